@@ -1,0 +1,137 @@
+"""What a node says about a run: the events that travel from the node to the record tables.
+
+Each event is one JSON object with a `kind`. The node numbers the events of an attempt from 1 without a gap;
+the number is not part of the event (it is the stream id `<attempt>-<seq>`). All times are seconds on the run's
+clock: the load generator's monotonic clock, or the virtual clock of a modelled node, zero where the warm-up begins.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+
+class Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Status(Event):
+    """The attempt entered a phase. `wall_s` is the node's Unix time, kept only to place the run in a day."""
+
+    kind: Literal["status"] = "status"
+    phase: Literal["starting", "warming_up", "measuring", "draining", "done"]
+    t_s: float | None = None
+    wall_s: float
+    detail: str = ""
+
+
+class Sample(Event):
+    """What happened in one interval of about 250 ms, seen by the client and by the runtime together.
+
+    `mean`/`max` pairs reduce the runtime's steps inside the interval; they are null where no step ran.
+    """
+
+    kind: Literal["sample"] = "sample"
+    t_s: float
+    interval_s: float
+    phase: Literal["warmup", "measured"] = "measured"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    finished: int = 0
+    errors: int = 0
+    in_flight: int = 0
+    ttft_p50_s: float | None = None
+    ttft_p95_s: float | None = None
+    itl_p50_s: float | None = None
+    itl_p95_s: float | None = None
+    steps: int = 0
+    busy_s: float = 0.0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    running_mean: float | None = None
+    running_max: int | None = None
+    waiting_mean: float | None = None
+    waiting_max: int | None = None
+    kv_used_mean: float | None = None
+    kv_used_max: float | None = None
+    preemptions: int = 0
+
+
+class RequestRecord(Event):
+    """One request, as METRICS.md defines its times. `token_times_s[i]` is when stream event i arrived and
+    `token_counts[i]` how many output tokens it carried."""
+
+    kind: Literal["request"] = "request"
+    index: int
+    request_id: str
+    phase: Literal["warmup", "measured"]
+    scheduled_s: float
+    sent_s: float
+    first_token_s: float | None = None
+    token_times_s: list[float] = Field(default_factory=list)
+    token_counts: list[int] = Field(default_factory=list)
+    finished_s: float | None = None
+    input_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    target_output_tokens: int | None = None
+    status: Literal["ok", "error", "cancelled", "timeout"]
+    finish_reason: str | None = None
+    error: str | None = None
+    queued_s: float | None = None
+    scheduled_first_s: float | None = None
+    prefill_done_s: float | None = None
+    preemptions: int | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
+
+
+class Step(Event):
+    """One engine step. Blocks: used (held by a sequence) + cached (evictable) + free = total."""
+
+    kind: Literal["step"] = "step"
+    index: int
+    start_s: float
+    duration_s: float
+    prefill_tokens: int
+    decode_tokens: int
+    running: int
+    waiting: int
+    kv_used_blocks: int
+    kv_cached_blocks: int
+    kv_free_blocks: int
+    kv_used_slots: int
+    preempted: int = 0
+    cached_tokens: int = 0
+
+
+class Log(Event):
+    kind: Literal["log"] = "log"
+    wall_s: float
+    level: Literal["debug", "info", "warning", "error"]
+    source: str
+    message: str
+
+
+class Report(Event):
+    """The attempt's last event: its outcome, the window that counts, and what it ran on.
+
+    `client` says how far the load generator was behind its own plan; `facts` is provenance (versions, chip, model
+    hash, kernels, threads, cost-model version and its error where the node is modelled).
+    """
+
+    kind: Literal["report"] = "report"
+    outcome: Literal["succeeded", "failed", "cancelled"]
+    error: str | None = None
+    retry: bool = False
+    window_start_s: float | None = None
+    window_end_s: float | None = None
+    client: dict[str, Any] = Field(default_factory=dict)
+    facts: dict[str, Any] = Field(default_factory=dict)
+    modelled: bool = False
+    events: int = 0
+
+
+AnyEvent = Annotated[Status | Sample | RequestRecord | Step | Log | Report, Field(discriminator="kind")]
+EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
