@@ -1,0 +1,231 @@
+"""What the lab keeps of an experiment: its document, its trials, runs and attempts, and every record of each.
+
+    Experiment:  ACTIVE → DONE | CANCELLED
+    Run:         QUEUED → ASSIGNED → RUNNING → SUCCEEDED | FAILED | CANCELLED
+                   ▲─────────┴──────────┘ when its attempt is LOST (or failed with `retry`) and retries are left
+    Attempt:     ASSIGNED → RUNNING → SUCCEEDED | FAILED | CANCELLED | LOST
+
+State changes only by compare-and-set in experiments.services. Record tables are partitioned by run, keyed
+(run, attempt number, seq), written by the recorder alone. Results read a run's final attempt only.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+from labsite.accounts.models import Project, User
+
+
+class ExperimentState(models.TextChoices):
+    ACTIVE = "active"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class RunState(models.TextChoices):
+    QUEUED = "queued"
+    ASSIGNED = "assigned"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class AttemptState(models.TextChoices):
+    ASSIGNED = "assigned"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+RUN_ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+ATTEMPT_LIVE = (AttemptState.ASSIGNED, AttemptState.RUNNING)
+
+
+class Experiment(models.Model):
+    """A document and the question it answers. `document` is what was sent; `spec` the same with every default filled in."""
+
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="experiments")
+    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="experiments")
+    name = models.CharField(max_length=200)
+    question = models.TextField(blank=True)
+    tags = models.JSONField(default=list)
+    document = models.JSONField()
+    spec = models.JSONField()
+    state = models.CharField(max_length=10, choices=ExperimentState.choices, default=ExperimentState.ACTIVE)
+    reason = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["project", "-id"], name="experiment_by_project")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class IdempotencyKey(models.Model):
+    """The answer to a create that may be sent twice: same user and key, same body → same experiment."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE)
+    key = models.CharField(max_length=200)
+    body_digest = models.CharField(max_length=64)
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "key"], name="idempotency_key_per_user")]
+
+
+class Trial(models.Model):
+    """One cell of the matrix."""
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="trials")
+    index = models.PositiveIntegerField()
+    settings = models.JSONField()
+
+    class Meta:
+        ordering = ["experiment_id", "index"]
+        constraints = [models.UniqueConstraint(fields=["experiment", "index"], name="trial_index")]
+
+
+class Run(models.Model):
+    """One repeat of a trial. `spec` is the frozen RunSpec; `summary` and `validity` are computed from the records
+    when all of the final attempt's events are stored (see runners.metrics)."""
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
+    trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="runs")
+    repeat = models.PositiveIntegerField()
+    position = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED)
+    spec = models.JSONField()
+    attempts_made = models.PositiveIntegerField(default=0)
+    final_attempt = models.OneToOneField("Attempt", null=True, on_delete=models.SET_NULL, related_name="+")
+    cancel_requested_at = models.DateTimeField(null=True)
+    reason = models.TextField(blank=True)
+    summary = models.JSONField(null=True)
+    valid = models.BooleanField(null=True)
+    reasons = models.JSONField(default=list)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["experiment_id", "position"]
+        constraints = [models.UniqueConstraint(fields=["trial", "repeat"], name="run_repeat")]
+        indexes = [
+            # place_runs reads the queue, the reaper what is under way
+            models.Index(fields=["id"], condition=models.Q(state="queued"), name="run_queue"),
+            models.Index(
+                fields=["state"], condition=models.Q(state__in=["assigned", "running"]), name="run_under_way"
+            ),
+        ]
+
+
+class Attempt(models.Model):
+    """One try of a run on one node. The recorder's cursor `stored_seq` is moved in the transaction that stores events.
+
+    `chip_version` is the chip record's version at the claim; `report` the node's last word; `events` the count it gave.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    node = models.ForeignKey("hardware.Node", on_delete=models.PROTECT, related_name="attempts")
+    chip = models.ForeignKey("hardware.Chip", null=True, on_delete=models.PROTECT, related_name="+")
+    state = models.CharField(max_length=10, choices=AttemptState.choices, default=AttemptState.ASSIGNED)
+    phase = models.CharField(max_length=20, blank=True)
+    assigned_at = models.DateTimeField(auto_now_add=True)
+    sent_at = models.DateTimeField(null=True)
+    claimed_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    reason = models.TextField(blank=True)
+    stored_seq = models.PositiveBigIntegerField(default=0)
+    events = models.PositiveBigIntegerField(null=True)
+    report = models.JSONField(null=True)
+
+    class Meta:
+        ordering = ["run_id", "number"]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "number"], name="attempt_number"),
+            # a node runs one attempt at a time, and a run has one live attempt
+            models.UniqueConstraint(
+                fields=["node"], condition=models.Q(state__in=["assigned", "running"]), name="one_live_attempt_per_node"
+            ),
+            models.UniqueConstraint(
+                fields=["run"], condition=models.Q(state__in=["assigned", "running"]), name="one_live_attempt_per_run"
+            ),
+        ]
+
+
+class Record(models.Model):
+    """A stored event. The tables are made by migration 0001's SQL: PARTITION BY HASH (run_id), 16 partitions each,
+    primary key (run_id, attempt, seq); Django maps them with a composite primary key and never creates them."""
+
+    pk = models.CompositePrimaryKey("run_id", "attempt", "seq")
+    run_id = models.BigIntegerField()
+    attempt = models.IntegerField()
+    seq = models.BigIntegerField()
+    data = models.JSONField()
+
+    class Meta:
+        abstract = True
+        managed = False
+
+
+class RequestRecord(Record):
+    """runners.events.RequestRecord; the columns beside `data` are those that lists filter and sort by."""
+
+    index = models.IntegerField()
+    phase = models.CharField(max_length=10)
+    status = models.CharField(max_length=10)
+    sent_s = models.FloatField()
+    finished_s = models.FloatField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = "experiments_requestrecord"
+
+
+class Sample(Record):
+    t_s = models.FloatField()
+
+    class Meta:
+        managed = False
+        db_table = "experiments_sample"
+
+
+class StepRecord(Record):
+    index = models.BigIntegerField()
+    start_s = models.FloatField()
+
+    class Meta:
+        managed = False
+        db_table = "experiments_step"
+
+
+class LogLine(Record):
+    level = models.CharField(max_length=10)
+
+    class Meta:
+        managed = False
+        db_table = "experiments_logline"
+
+
+class StatusRecord(Record):
+    """Status and Report events: the attempt's course, kept as evidence."""
+
+    kind = models.CharField(max_length=10)
+
+    class Meta:
+        managed = False
+        db_table = "experiments_statusrecord"
+
+
+class ControlHeartbeat(models.Model):
+    """When the reaper last looked. The gap since then is time in which the control plane was down, not the nodes."""
+
+    name = models.CharField(max_length=40, primary_key=True)
+    seen_at = models.DateTimeField()

@@ -1,0 +1,137 @@
+"""From a document to its trials and the order of its runs. Pure: the same document always gives the same plan."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runners.document import FieldError, SpecError, validate_document
+from runners.spec import ExperimentSpec, Setting
+
+MAX_TRIALS = 400
+AXIS_ROOTS = ("model", "chip", "engine", "placement", "workload")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One trial: the values it sets by path, and the document with them applied."""
+
+    index: int
+    settings: dict[str, Setting]
+    spec: ExperimentSpec
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One repeat of a trial. `position` is its place in the experiment's queue."""
+
+    position: int
+    trial_index: int
+    repeat: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    spec: ExperimentSpec
+    cells: tuple[Cell, ...]
+    runs: tuple[PlannedRun, ...]
+
+
+def plan_experiment(document: Mapping[str, Any]) -> Plan:
+    """Checks the whole document, every cell of its matrix included. Raises SpecError with all that is wrong."""
+    spec = validate_document(document)
+    errors = _axis_errors(spec)
+    combinations = math.prod(len(values) for values in spec.matrix.values())
+    if combinations > MAX_TRIALS:
+        errors.append(FieldError("matrix", f"{combinations} combinations", f"at most {MAX_TRIALS}"))
+    if errors:
+        raise SpecError(errors)
+    cells = _cells(spec, document)
+    runs = len(cells) * spec.repeats
+    if not cells:
+        raise SpecError([FieldError("exclude", "every combination of the matrix is excluded", "at least one trial left")])
+    if runs > spec.budget.max_runs:
+        message = f"{len(cells)} trials × {spec.repeats} repeats are {runs} runs"
+        raise SpecError([FieldError("matrix", message, f"at most budget.max_runs = {spec.budget.max_runs}")])
+    if spec.baseline and not any(_matches(cell.settings, spec.baseline) for cell in cells):
+        raise SpecError([FieldError("baseline", "no trial of the matrix has these settings")])
+    return Plan(spec, cells, _interleave(len(cells), spec.repeats, spec.seed))
+
+
+def _axis_errors(spec: ExperimentSpec) -> list[FieldError]:
+    errors = []
+    for path in spec.matrix:
+        root = path.split(".")[0]
+        if root not in AXIS_ROOTS or (root in ("model", "chip") and path != root) or path in AXIS_ROOTS[2:]:
+            errors.append(FieldError(f"matrix.{path}", "this path can't be an axis", [f"{r}…" for r in AXIS_ROOTS]))
+    for label, mappings in (("exclude", spec.exclude), ("baseline", (spec.baseline,) if spec.baseline else ())):
+        for index, mapping in enumerate(mappings):
+            where = f"{label}.{index}" if label == "exclude" else label
+            for path, value in mapping.items():
+                if path not in spec.matrix:
+                    errors.append(FieldError(f"{where}.{path}", "not an axis of the matrix", sorted(spec.matrix)))
+                elif not any(_same(value, other) for other in spec.matrix[path]):
+                    errors.append(FieldError(f"{where}.{path}", "not a value of this axis", list(spec.matrix[path])))
+            if not mapping:
+                errors.append(FieldError(where, "an empty mapping would match every trial", "at least one path"))
+    return errors
+
+
+def _cells(spec: ExperimentSpec, document: Mapping[str, Any]) -> tuple[Cell, ...]:
+    cells: list[Cell] = []
+    errors: dict[tuple[str, str], FieldError] = {}
+    for values in itertools.product(*spec.matrix.values()):
+        settings = dict(zip(spec.matrix, values, strict=True))
+        if any(_matches(settings, rule) for rule in spec.exclude):
+            continue
+        try:
+            cell_document = apply_settings(document, settings)
+            cells.append(Cell(len(cells), settings, validate_document(cell_document)))
+        except SpecError as error:
+            shown = ", ".join(f"{path} = {value}" for path, value in settings.items())
+            for one in error.errors:
+                field = f"matrix.{one.field}" if one.field in spec.matrix else one.field
+                message = one.message if one.field in spec.matrix else f"{one.message} (with {shown})"
+                errors.setdefault((field, message), FieldError(field, message, one.allowed))
+    if errors:
+        raise SpecError(list(errors.values())[:50])
+    return tuple(cells)
+
+
+def apply_settings(document: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """The document of one cell: `settings` set at their dotted paths, the matrix and what belongs to it taken out."""
+    cell = copy.deepcopy({k: v for k, v in document.items() if k not in ("matrix", "exclude", "baseline")})
+    for path, value in settings.items():
+        *parents, leaf = path.split(".")
+        here: Any = cell
+        for part in parents:
+            here = here.setdefault(part, {}) if isinstance(here, dict) else None
+            if not isinstance(here, dict):
+                raise SpecError([FieldError(path, f"{part} holds no keys, so this path can't be set")])
+        here[leaf] = value
+    return cell
+
+
+def _interleave(trials: int, repeats: int, seed: int) -> tuple[PlannedRun, ...]:
+    """Repeat by repeat, every trial once in each, in a seeded order of its own: A/B/B/A…, so drift hits all alike."""
+    runs: list[PlannedRun] = []
+    for repeat in range(repeats):
+        order = list(range(trials))
+        random.Random(f"{seed}:{repeat}").shuffle(order)
+        run_seed = random.Random(f"{seed}:{repeat}:requests").getrandbits(48)
+        runs.extend(PlannedRun(len(runs) + place, trial, repeat, run_seed) for place, trial in enumerate(order))
+    return tuple(runs)
+
+
+def _matches(settings: Mapping[str, Setting], rule: Mapping[str, Setting]) -> bool:
+    return all(path in settings and _same(settings[path], value) for path, value in rule.items())
+
+
+def _same(left: Setting, right: Setting) -> bool:
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
