@@ -17,8 +17,9 @@ class SequenceState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How tokens are drawn. `temperature` 0 is greedy; `top_k` 0 keeps all; `seed` must be set for temperature > 0
-    (the server draws one where the client gave none). `stop_token_ids` end a sequence unless `ignore_eos`.
+    """How tokens are drawn. `temperature` 0 is greedy; `top_k` 0 keeps all; `seed` must be set for
+    temperature > 0 (the server draws one where the client gave none). `stop_token_ids` end a sequence unless
+    `ignore_eos`, and not before `min_tokens` output tokens.
 
     Stop strings are text, so the server watches for them and aborts; the engine knows tokens alone.
     """
@@ -33,20 +34,24 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Sequence:
     """Tokens of one request and how far they are computed.
 
-    No phases: a sequence has `num_tokens`, and `num_computed_tokens` chases it. Times are on the executor's clock.
+    No phases: a sequence has `num_tokens`, and `num_computed_tokens` chases it. Times are on the executor's
+    clock. `order` is (priority, arrival): lower runs sooner. `cached_tokens` counts the prompt tokens that
+    its first admission found in the prefix cache, `num_published_blocks` its blocks offered to that cache.
     """
 
     request_id: str
     prompt_ids: tuple[int, ...]
     params: SamplingParams
     priority: int = 0
+    order: tuple[int, int] = (0, 0)
     output_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
-    block_table: list[int] = field(default_factory=list)
+    block_table: tuple[int, ...] = ()
+    num_published_blocks: int = 0
     state: SequenceState = SequenceState.WAITING
     cached_tokens: int = 0
     preemptions: int = 0
@@ -57,6 +62,10 @@ class Sequence:
     @property
     def num_tokens(self) -> int:
         return len(self.prompt_ids) + len(self.output_ids)
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        return len(self.prompt_ids) + len(self.output_ids) - self.num_computed_tokens
 
     def tokens(self, start: int, stop: int) -> tuple[int, ...]:
         """Token ids at positions `start … stop - 1`, prompt and output as one line."""

@@ -1,0 +1,166 @@
+"""KV blocks: who holds which, which are free, and which are kept as a prefix cache.
+
+A block is free, held (one reference per block table that names it) or cached (full, held by nobody, kept for
+a later hit until its room is needed, least recently used first). A published block is found by its key: the
+identity of the content before it, and its own tokens. Keys chain, so one key stands for a whole prefix; the
+dict that hashes a key also compares it, tokens and all, so a hash collision can't serve another prefix's KV.
+
+The pool knows block numbers and tokens only: it neither touches KV memory nor decides who gets a block.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Tokens = tuple[int, ...]
+
+ROOT = 0
+"""Content id of the empty prefix, the parent of every first block."""
+
+
+class BlockAccountingError(RuntimeError):
+    """Blocks leaked, were held twice or were lost: the engine's state can't be trusted any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a published block holds. A `content_id` is never used again: an evicted parent matches nothing."""
+
+    content_id: int
+    key: tuple[int, Tokens]
+
+
+class BlockPool:
+    """Hands out `num_blocks` blocks of `block_size` token slots. Each operation is O(1) per block it names.
+
+    A child is always evicted before its parent: whoever holds the child holds the parent too, and `release`
+    lets the last block of a table go first. So every published block can be reached from the root.
+    """
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self._free = list(range(num_blocks - 1, -1, -1))
+        self._references = [0] * num_blocks
+        self._content: list[_Content | None] = [None] * num_blocks
+        self._published: dict[tuple[int, Tokens], int] = {}
+        self._evictable: OrderedDict[int, None] = OrderedDict()
+        self._last_content_id = ROOT
+
+    @property
+    def num_free(self) -> int:
+        return len(self._free)
+
+    @property
+    def num_cached(self) -> int:
+        """Blocks that nobody holds but a later prefix may hit."""
+        return len(self._evictable)
+
+    @property
+    def num_held(self) -> int:
+        return self.num_blocks - len(self._free) - len(self._evictable)
+
+    def blocks_for(self, num_tokens: int) -> int:
+        """How many blocks `num_tokens` tokens fill, the last perhaps in part."""
+        return -(-num_tokens // self.block_size)
+
+    def match(self, full_blocks: Iterable[Tokens]) -> tuple[int, ...]:
+        """The published blocks that hold the longest prefix of `full_blocks`, `block_size` tokens each."""
+        hits: list[int] = []
+        parent = ROOT
+        for tokens in full_blocks:
+            block = self._published.get((parent, tokens))
+            if block is None:
+                break
+            hits.append(block)
+            parent = self._content_id(block)
+        return tuple(hits)
+
+    def allocate(self, count: int, shared: tuple[int, ...] = ()) -> tuple[int, ...] | None:
+        """One more reference to each of `shared` (from `match`), followed by `count` empty blocks.
+
+        Free blocks go first, then the least recently used cached ones. None, without effect, if room lacks.
+        """
+        revived = sum(not self._references[block] for block in shared)
+        if count > len(self._free) + len(self._evictable) - revived:
+            return None
+        for block in shared:
+            self._hold(block)
+        return shared + tuple(self._take_empty() for _ in range(count))
+
+    def publish(self, block: int, parent: int | None, tokens: Tokens) -> int:
+        """Offer a held, fully computed `block` to later prefixes; `parent` is the published block before it.
+
+        Gives the block to use from now on: where another one holds the same prefix already, the caller's
+        reference moves to that one and `block` is free.
+        """
+        key = (ROOT if parent is None else self._content_id(parent), tokens)
+        twin = self._published.setdefault(key, block)
+        if twin == block:
+            self._last_content_id += 1
+            self._content[block] = _Content(self._last_content_id, key)
+            return block
+        self._hold(twin)
+        self.release((block,))
+        return twin
+
+    def release(self, table: tuple[int, ...]) -> None:
+        """Give back one reference to each block of a table. What was published stays cached."""
+        for block in reversed(table):
+            self._references[block] -= 1
+            if self._references[block] == 0:
+                if self._content[block] is None:
+                    self._free.append(block)
+                else:
+                    self._evictable[block] = None
+            elif self._references[block] < 0:
+                raise BlockAccountingError(f"block {block} was released more often than it was taken")
+
+    def check_integrity(self, tables: Iterable[tuple[int, ...]]) -> None:
+        """Raise BlockAccountingError unless each block is free, cached or held, and held by just `tables`."""
+        wanted = Counter(block for table in tables for block in table)
+        held = {block: count for block, count in enumerate(self._references) if count}
+        if held != wanted:
+            wrong = sorted(block for block in held.keys() | wanted if held.get(block, 0) != wanted[block])
+            raise BlockAccountingError(f"references do not match the block tables at blocks {wrong[:8]}")
+        states = [*self._free, *self._evictable, *held]
+        if len(states) != self.num_blocks or len(set(states)) != self.num_blocks:
+            raise BlockAccountingError(
+                f"{len(self._free)} free + {len(self._evictable)} cached + {len(held)} held blocks "
+                f"are not the {self.num_blocks} of the pool, each once"
+            )
+        self._check_published()
+
+    def _check_published(self) -> None:
+        content_ids = {ROOT, *(content.content_id for content in self._content if content)}
+        for key, block in self._published.items():
+            content = self._content[block]
+            if content is None or content.key != key or key[0] not in content_ids:
+                raise BlockAccountingError(f"the prefix cache names block {block} for what it does not hold")
+        if len(self._published) != len(content_ids) - 1 or any(self._content[block] for block in self._free):
+            raise BlockAccountingError("a block keeps content but is free, or unknown to the prefix cache")
+
+    def _content_id(self, block: int) -> int:
+        content = self._content[block]
+        if content is None:
+            raise BlockAccountingError(f"block {block} was never published and can't be a prefix")
+        return content.content_id
+
+    def _hold(self, block: int) -> None:
+        if self._references[block] == 0:
+            del self._evictable[block]
+        self._references[block] += 1
+
+    def _take_empty(self) -> int:
+        if self._free:
+            block = self._free.pop()
+        else:
+            block, _ = self._evictable.popitem(last=False)
+            content = self._content[block]
+            self._content[block] = None
+            if content is not None:
+                del self._published[content.key]
+        self._references[block] = 1
+        return block

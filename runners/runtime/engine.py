@@ -1,0 +1,213 @@
+"""The engine: requests go in, each step schedules, executes and updates, tokens come out.
+
+It owns no thread and no text: one thread adds, aborts and steps. An executor that fails in a step leaves
+every sequence where it was, so the step may be tried again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from runners.events import Step
+from runners.runtime.admission import RequestRejected, check_servable, max_sequence_tokens
+from runners.runtime.blocks import BlockPool
+from runners.runtime.executor import Executor, StepResult
+from runners.runtime.scheduler import Schedule, Scheduler, SchedulerConfig
+from runners.runtime.sequence import SamplingParams, Sequence, SequenceState
+
+__all__ = [
+    "Engine",
+    "EngineStats",
+    "ExecutorContractError",
+    "RequestRejected",
+    "RequestTiming",
+    "StepOutput",
+    "TokenOutput",
+]
+
+FinishReason = Literal["stop", "length"]
+
+
+class ExecutorContractError(RuntimeError):
+    """The executor gave tokens for other requests than those it was to sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTiming:
+    """The runtime's side of a finished request, as METRICS.md names it; times on the executor's clock."""
+
+    queued_s: float
+    scheduled_first_s: float | None
+    prefill_done_s: float | None
+    finished_s: float
+    preemptions: int
+    cached_tokens: int
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOutput:
+    """One output token. A request's last one, which may be a stop token, has `finish_reason` and `timing`."""
+
+    request_id: str
+    token_id: int
+    finish_reason: FinishReason | None = None
+    timing: RequestTiming | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    step: Step
+    tokens: tuple[TokenOutput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Gauges at this moment. Blocks: used + cached + free = total; used slots hold tokens of used blocks."""
+
+    running: int
+    waiting: int
+    kv_used_blocks: int
+    kv_cached_blocks: int
+    kv_free_blocks: int
+    kv_used_slots: int
+
+
+class Engine:
+    """Continuous batching over one executor."""
+
+    def __init__(self, executor: Executor, config: SchedulerConfig) -> None:
+        self.executor = executor
+        self.config = config
+        self._pool = BlockPool(executor.num_blocks, executor.block_size)
+        self._scheduler = Scheduler(config, self._pool)
+        self._sequences: dict[str, Sequence] = {}
+        self._max_sequence_tokens = max_sequence_tokens(executor)
+        self._num_steps = 0
+        self._checked_idle = True
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._sequences)
+
+    def add(
+        self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams, priority: int = 0
+    ) -> None:
+        """Queue a request (a lower `priority` runs sooner); RequestRejected if it could never run."""
+        if request_id in self._sequences:
+            raise RequestRejected("request_id", request_id, "an id that no unfinished request has")
+        check_servable(len(prompt_ids), params, self._max_sequence_tokens, self.config)
+        sequence = Sequence(request_id, tuple(prompt_ids), params, priority, queued_s=self.executor.now())
+        self._scheduler.add(sequence)
+        self._sequences[request_id] = sequence
+
+    def abort(self, request_id: str) -> bool:
+        """Drop a request, whatever its state, and free its blocks at once. False if it is not here."""
+        sequence = self._sequences.pop(request_id, None)
+        if sequence is None:
+            return False
+        self._scheduler.remove(sequence, SequenceState.ABORTED)
+        self._checked_idle = False
+        return True
+
+    def step(self) -> StepOutput | None:
+        """Schedule, execute and update once; None when there is no work.
+
+        The first call after the last work also checks the block accounting (raises BlockAccountingError).
+        """
+        if not self._sequences:
+            self._check_idle()
+            return None
+        self._checked_idle = False
+        plan = self._scheduler.schedule()
+        start_s = self.executor.now()
+        result = self.executor.execute(tuple(plan.batch))
+        return self._update(plan, result, start_s)
+
+    def stats(self) -> EngineStats:
+        running = self._scheduler.running
+        # Only full blocks are shared, so each reference past the first counts a whole block of slots again.
+        shared = sum(len(sequence.block_table) for sequence in running) - self._pool.num_held
+        computed = sum(sequence.num_computed_tokens for sequence in running)
+        return EngineStats(
+            running=len(running),
+            waiting=len(self._scheduler.waiting),
+            kv_used_blocks=self._pool.num_held,
+            kv_cached_blocks=self._pool.num_cached,
+            kv_free_blocks=self._pool.num_free,
+            kv_used_slots=computed - shared * self._pool.block_size,
+        )
+
+    def check_integrity(self) -> None:
+        """Raise BlockAccountingError unless every block is accounted for. O(blocks)."""
+        self._pool.check_integrity(sequence.block_table for sequence in self._sequences.values())
+
+    def _check_idle(self) -> None:
+        if not self._checked_idle:
+            self.check_integrity()
+            self._checked_idle = True
+
+    def _update(self, plan: Schedule, result: StepResult, start_s: float) -> StepOutput:
+        if result.tokens.keys() != {share.request_id for share in plan.batch if share.sample}:
+            raise ExecutorContractError(f"tokens for {sorted(result.tokens)}, not for those to be sampled")
+        end_s = start_s + result.duration_s
+        self._scheduler.commit(plan)
+        step = self._describe_step(plan, start_s, result.duration_s)
+        tokens = []
+        for sequence, share in zip(plan.sequences, plan.batch, strict=True):
+            if sequence.scheduled_first_s is None:
+                sequence.scheduled_first_s = start_s
+            if share.sample and sequence.state is SequenceState.RUNNING:
+                tokens.append(self._append_token(sequence, result.tokens[sequence.request_id], end_s))
+        return StepOutput(step, tuple(tokens))
+
+    def _describe_step(self, plan: Schedule, start_s: float, duration_s: float) -> Step:
+        """The step as an event. KV use is as the step left it, before finished sequences let go of theirs."""
+        self._num_steps += 1
+        stats = self.stats()
+        return Step(
+            index=self._num_steps,
+            start_s=start_s,
+            duration_s=duration_s,
+            prefill_tokens=plan.prefill_tokens,
+            decode_tokens=plan.decode_tokens,
+            running=stats.running,
+            waiting=stats.waiting,
+            kv_used_blocks=stats.kv_used_blocks,
+            kv_cached_blocks=stats.kv_cached_blocks,
+            kv_free_blocks=stats.kv_free_blocks,
+            kv_used_slots=stats.kv_used_slots,
+            preempted=plan.preempted,
+            cached_tokens=plan.cached_tokens,
+        )
+
+    def _append_token(self, sequence: Sequence, token_id: int, end_s: float) -> TokenOutput:
+        sequence.output_ids.append(token_id)
+        if sequence.prefill_done_s is None:
+            sequence.prefill_done_s = end_s
+        reason = _finish_reason(sequence, token_id)
+        if reason is None:
+            return TokenOutput(sequence.request_id, token_id)
+        del self._sequences[sequence.request_id]
+        self._scheduler.remove(sequence, SequenceState.FINISHED)
+        return TokenOutput(sequence.request_id, token_id, reason, _timing(sequence, end_s))
+
+
+def _finish_reason(sequence: Sequence, token_id: int) -> FinishReason | None:
+    params, num_output_tokens = sequence.params, len(sequence.output_ids)
+    if not params.ignore_eos and token_id in params.stop_token_ids and num_output_tokens >= params.min_tokens:
+        return "stop"
+    return "length" if num_output_tokens >= params.max_tokens else None
+
+
+def _timing(sequence: Sequence, end_s: float) -> RequestTiming:
+    return RequestTiming(
+        queued_s=sequence.queued_s,
+        scheduled_first_s=sequence.scheduled_first_s,
+        prefill_done_s=sequence.prefill_done_s,
+        finished_s=end_s,
+        preemptions=sequence.preemptions,
+        cached_tokens=sequence.cached_tokens,
+    )

@@ -1,0 +1,212 @@
+"""What the next step computes: one token budget, shared out to running sequences first, then to waiting ones.
+
+The decisions are pure and know no clock, so measured and modelled nodes share them. In a step:
+
+1. every sequence that lacks one token gets it: a decode never waits for a prefill;
+2. running sequences that lack more (a prefill in chunks) share what is left of the budget;
+3. waiting sequences are admitted in order, until budget, `max_num_seqs` or blocks run out; none overtakes.
+
+Order is (priority, arrival); a lower number goes sooner. A sequence gets the blocks of all its present tokens
+when it is admitted, so a prefill never stops half-way for want of them. A decode that finds no block preempts
+the last running sequence in order, perhaps itself: that one gives up its blocks, waits again in its old place
+and is recomputed later. A waiting sequence never preempts a running one, whatever its priority.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from runners.runtime.blocks import BlockPool
+from runners.runtime.executor import ScheduledSequence
+from runners.runtime.sequence import Sequence, SequenceState
+
+_ORDER = attrgetter("order")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """Limits of a step. Without `chunked_prefill` a prompt is computed in one step or waits; only a preempted
+    sequence that has outgrown the budget is recomputed in chunks, since nothing else would let it go on."""
+
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 2048
+    prefix_cache: bool = True
+    chunked_prefill: bool = True
+
+    def __post_init__(self) -> None:
+        if self.max_num_seqs < 1:
+            raise ValueError(f"max_num_seqs: {self.max_num_seqs} is not allowed; allowed: at least 1")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(
+                f"max_num_batched_tokens: {self.max_num_batched_tokens} is not allowed; allowed: at least "
+                f"max_num_seqs ({self.max_num_seqs}), so that every running sequence can decode in each step"
+            )
+
+
+@dataclass(slots=True)
+class Schedule:
+    """One step's work: `batch[i]` is the share of `sequences[i]`, `budget` what is left of the token budget.
+
+    A decode token follows an output token; all others are prefill, those recomputed after a preemption too.
+    `cached_tokens` were skipped, as the prefix cache had them.
+    """
+
+    budget: int
+    sequences: list[Sequence] = field(default_factory=list)
+    batch: list[ScheduledSequence] = field(default_factory=list)
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    preempted: int = 0
+    cached_tokens: int = 0
+
+    def take(self, sequence: Sequence, num_scheduled_tokens: int) -> None:
+        start = sequence.num_computed_tokens
+        stop = start + num_scheduled_tokens
+        sample = stop == sequence.num_tokens
+        self.budget -= num_scheduled_tokens
+        if sample and num_scheduled_tokens == 1 and sequence.output_ids:
+            self.decode_tokens += 1
+        else:
+            self.prefill_tokens += num_scheduled_tokens
+        self.sequences.append(sequence)
+        self.batch.append(
+            ScheduledSequence(
+                request_id=sequence.request_id,
+                token_ids=sequence.tokens(start, stop),
+                start=start,
+                block_table=sequence.block_table,
+                sample=sample,
+                params=sequence.params,
+                num_output_tokens=len(sequence.output_ids),
+            )
+        )
+
+
+class Scheduler:
+    """Holds the waiting and running sequences, both in order, and the block pool they share."""
+
+    def __init__(self, config: SchedulerConfig, pool: BlockPool) -> None:
+        self.config = config
+        self.pool = pool
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
+        self._arrivals = 0
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a new sequence behind those of its priority. It must fit the pool when alone in it."""
+        sequence.order = (sequence.priority, self._arrivals)
+        self._arrivals += 1
+        insort(self.waiting, sequence, key=_ORDER)
+
+    def remove(self, sequence: Sequence, state: SequenceState) -> None:
+        """Take a sequence out, finished or aborted, and free its blocks at once."""
+        queue = self.running if sequence.state is SequenceState.RUNNING else self.waiting
+        del queue[bisect_left(queue, sequence.order, key=_ORDER)]
+        sequence.state = state
+        self._release(sequence)
+
+    def schedule(self) -> Schedule:
+        """Decide the next step and take the blocks it needs. The batch is empty only if there is no work."""
+        plan = Schedule(budget=self.config.max_num_batched_tokens)
+        self._schedule_decodes(plan)
+        self._schedule_prefills(plan)
+        if not plan.preempted:
+            self._admit_waiting(plan)
+        return plan
+
+    def commit(self, plan: Schedule) -> None:
+        """Note that the step was computed, and offer the blocks it filled to the prefix cache."""
+        for sequence, share in zip(plan.sequences, plan.batch, strict=True):
+            if sequence.state is SequenceState.RUNNING:
+                sequence.num_computed_tokens = share.start + len(share.token_ids)
+                if self.config.prefix_cache:
+                    self._publish_full_blocks(sequence)
+
+    def _schedule_decodes(self, plan: Schedule) -> None:
+        # Victims come from the end of `running`, so they are never sequences this loop has passed.
+        position = 0
+        while position < len(self.running):
+            sequence = self.running[position]
+            if sequence.num_uncomputed_tokens == 1 and self._grow_table(sequence, plan):
+                plan.take(sequence, 1)
+            position += 1
+
+    def _schedule_prefills(self, plan: Schedule) -> None:
+        for sequence in self.running:
+            if not plan.budget:
+                return
+            if sequence.num_uncomputed_tokens > 1:
+                plan.take(sequence, min(sequence.num_uncomputed_tokens, plan.budget))
+
+    def _admit_waiting(self, plan: Schedule) -> None:
+        while self.waiting and plan.budget and len(self.running) < self.config.max_num_seqs:
+            sequence = self.waiting[0]
+            hits = self._match_prefix(sequence)
+            cached_tokens = len(hits) * self.pool.block_size
+            remaining = sequence.num_tokens - cached_tokens
+            if remaining > plan.budget and not self._may_chunk(sequence):
+                return
+            table = self.pool.allocate(self.pool.blocks_for(sequence.num_tokens) - len(hits), shared=hits)
+            if table is None:
+                return
+            self._start(self.waiting.pop(0), table, cached_tokens)
+            plan.cached_tokens += cached_tokens
+            plan.take(sequence, min(remaining, plan.budget))
+
+    def _match_prefix(self, sequence: Sequence) -> tuple[int, ...]:
+        if not self.config.prefix_cache:
+            return ()
+        # At least the last token is always computed: its logits are what the step is for.
+        size = self.pool.block_size
+        last_start = (sequence.num_tokens - 1) // size * size
+        return self.pool.match(sequence.tokens(start, start + size) for start in range(0, last_start, size))
+
+    def _may_chunk(self, sequence: Sequence) -> bool:
+        return self.config.chunked_prefill or sequence.num_tokens > self.config.max_num_batched_tokens
+
+    def _start(self, sequence: Sequence, table: tuple[int, ...], cached_tokens: int) -> None:
+        if not sequence.preemptions:
+            sequence.cached_tokens = cached_tokens
+        sequence.state = SequenceState.RUNNING
+        sequence.block_table = table
+        sequence.num_computed_tokens = cached_tokens
+        sequence.num_published_blocks = cached_tokens // self.pool.block_size
+        insort(self.running, sequence, key=_ORDER)
+
+    def _grow_table(self, sequence: Sequence, plan: Schedule) -> bool:
+        """Make room for the sequence's next token, preempting if there is none; False if it went itself."""
+        if len(sequence.block_table) * self.pool.block_size >= sequence.num_tokens:
+            return True
+        while (block := self.pool.allocate(1)) is None:
+            victim = self.running[-1]
+            self._preempt(victim)
+            plan.preempted += 1
+            if victim is sequence:
+                return False
+        sequence.block_table += block
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self._release(sequence)
+        sequence.preemptions += 1
+        sequence.state = SequenceState.WAITING
+        insort(self.waiting, sequence, key=_ORDER)
+
+    def _release(self, sequence: Sequence) -> None:
+        self.pool.release(sequence.block_table)
+        sequence.block_table = ()
+        sequence.num_computed_tokens = 0
+        sequence.num_published_blocks = 0
+
+    def _publish_full_blocks(self, sequence: Sequence) -> None:
+        size = self.pool.block_size
+        for index in range(sequence.num_published_blocks, sequence.num_computed_tokens // size):
+            table = sequence.block_table
+            parent = table[index - 1] if index else None
+            block = self.pool.publish(table[index], parent, sequence.tokens(index * size, (index + 1) * size))
+            if block != table[index]:
+                sequence.block_table = (*table[:index], block, *table[index + 1 :])
+            sequence.num_published_blocks = index + 1
