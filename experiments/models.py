@@ -128,7 +128,8 @@ class Run(models.Model):
 class Attempt(models.Model):
     """One try of a run on one node. The recorder's cursor `stored_seq` is moved in the transaction that stores events.
 
-    `chip_version` is the chip record's version at the claim; `report` the node's last word; `events` the count it gave.
+    `chip_version` is the chip record's version at the claim; `report` the node's last word; `events` its own
+    number, which is the count of all. An event that could not be read is counted, and kept as a log line.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
@@ -145,6 +146,7 @@ class Attempt(models.Model):
     stored_seq = models.PositiveBigIntegerField(default=0)
     events = models.PositiveBigIntegerField(null=True)
     report = models.JSONField(null=True)
+    unreadable_events = models.PositiveIntegerField(default=0)
 
     class Meta:
         ordering = ["run_id", "number"]
