@@ -2,7 +2,7 @@
 
     Experiment:  ACTIVE → DONE | CANCELLED
     Run:         QUEUED → ASSIGNED → RUNNING → SUCCEEDED | FAILED | CANCELLED
-                   ▲─────────┴──────────┘ when its attempt is LOST (or failed with `retry`) and retries are left
+                   ▲─────────┴──────────┘ its attempt is LOST or failed with `retry`, and retries are left
     Attempt:     ASSIGNED → RUNNING → SUCCEEDED | FAILED | CANCELLED | LOST
 
 State changes only by compare-and-set in experiments.services. Record tables are partitioned by run, keyed
@@ -45,7 +45,7 @@ ATTEMPT_LIVE = (AttemptState.ASSIGNED, AttemptState.RUNNING)
 
 
 class Experiment(models.Model):
-    """A document and the question it answers. `document` is what was sent; `spec` the same with every default filled in."""
+    """A document and the question it answers. `document` is what was sent, `spec` the same with every default."""
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="experiments")
     owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="experiments")
@@ -79,6 +79,9 @@ class IdempotencyKey(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "key"], name="idempotency_key_per_user")]
 
+    def __str__(self) -> str:
+        return self.key
+
 
 class Trial(models.Model):
     """One cell of the matrix."""
@@ -91,10 +94,13 @@ class Trial(models.Model):
         ordering = ["experiment_id", "index"]
         constraints = [models.UniqueConstraint(fields=["experiment", "index"], name="trial_index")]
 
+    def __str__(self) -> str:
+        return f"trial {self.index} of experiment {self.experiment_id}"
+
 
 class Run(models.Model):
-    """One repeat of a trial. `spec` is the frozen RunSpec; `summary` and `validity` are computed from the records
-    when all of the final attempt's events are stored (see runners.metrics)."""
+    """One repeat of a trial. `spec` is the frozen RunSpec; `summary`, `valid` and `reasons` are computed from the
+    records when all of the final attempt's events are stored (see runners.metrics)."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="runs")
@@ -124,11 +130,14 @@ class Run(models.Model):
             ),
         ]
 
+    def __str__(self) -> str:
+        return f"run {self.id}"
+
 
 class Attempt(models.Model):
-    """One try of a run on one node. The recorder's cursor `stored_seq` is moved in the transaction that stores events.
+    """One try of a run on one node. The recorder moves `stored_seq` in the transaction that stores the events.
 
-    `chip_version` is the chip record's version at the claim; `report` the node's last word; `events` its own
+    `chip` is the chip record's version at the claim; `report` the node's last word; `events` its own
     number, which is the count of all. An event that could not be read is counted, and kept as a log line.
     """
 
@@ -154,17 +163,24 @@ class Attempt(models.Model):
             models.UniqueConstraint(fields=["run", "number"], name="attempt_number"),
             # a node runs one attempt at a time, and a run has one live attempt
             models.UniqueConstraint(
-                fields=["node"], condition=models.Q(state__in=["assigned", "running"]), name="one_live_attempt_per_node"
+                fields=["node"],
+                condition=models.Q(state__in=["assigned", "running"]),
+                name="one_live_attempt_per_node",
             ),
             models.UniqueConstraint(
-                fields=["run"], condition=models.Q(state__in=["assigned", "running"]), name="one_live_attempt_per_run"
+                fields=["run"],
+                condition=models.Q(state__in=["assigned", "running"]),
+                name="one_live_attempt_per_run",
             ),
         ]
 
+    def __str__(self) -> str:
+        return f"attempt {self.number} of run {self.run_id}"
+
 
 class Record(models.Model):
-    """A stored event. The tables are made by migration 0001's SQL: PARTITION BY HASH (run_id), 16 partitions each,
-    primary key (run_id, attempt, seq); Django maps them with a composite primary key and never creates them."""
+    """A stored event. Migration 0001's SQL makes the tables: PARTITION BY HASH (run_id), 16 partitions each,
+    primary key (run_id, attempt, seq). Django maps them with a composite primary key and never creates them."""
 
     pk = models.CompositePrimaryKey("run_id", "attempt", "seq")
     run_id = models.BigIntegerField()
@@ -175,6 +191,9 @@ class Record(models.Model):
     class Meta:
         abstract = True
         managed = False
+
+    def __str__(self) -> str:
+        return f"{self.attempt}-{self.seq} of run {self.run_id}"
 
 
 class RequestRecord(Record):
@@ -227,7 +246,10 @@ class StatusRecord(Record):
 
 
 class ControlHeartbeat(models.Model):
-    """When the reaper last looked. The gap since then is time in which the control plane was down, not the nodes."""
+    """When the reaper last looked. In the gap since then the control plane was down, not the nodes."""
 
     name = models.CharField(max_length=40, primary_key=True)
     seen_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.seen_at:%H:%M:%S}"
