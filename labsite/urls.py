@@ -1,0 +1,21 @@
+"""Addresses of the lab: admin and health; each application brings its own."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.db import connection
+from django.http import HttpRequest, JsonResponse
+from django.urls import path
+
+
+def health(request: HttpRequest) -> JsonResponse:
+    """Answers once the database does; what a supervisor or a load balancer asks."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return JsonResponse({"status": "ok"})
+
+
+urlpatterns = [
+    path("health", health, name="health"),
+    path("admin/", admin.site.urls),
+]

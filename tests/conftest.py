@@ -1,0 +1,75 @@
+"""What tests share: real PostgreSQL and Valkey for the session, and the environment for processes of theirs.
+
+`db` and friends of pytest-django use the PostgreSQL of `services`; a test of Valkey alone asks for
+`redis_url`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from django.conf import settings
+
+from labsite.database_url import database_settings, database_url
+from labsite.services import Services
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+os.environ.setdefault("LAB_HOME", str(REPOSITORY / ".lab"))
+
+
+@pytest.fixture(scope="session")
+def services() -> Iterator[Services]:
+    """PostgreSQL and Valkey that go with the session, or those of DATABASE_URL and REDIS_URL."""
+    with tempfile.TemporaryDirectory(prefix="lab-test-") as directory:
+        running = Services(Path(directory), outlive_us=False)
+        try:
+            running.start()
+            os.environ.update(running.urls)
+            settings.REDIS_URL = settings.CELERY_BROKER_URL = settings.LAB_BROKER_PUBLIC_URL = running.urls[
+                "REDIS_URL"
+            ]
+            yield running
+        finally:
+            running.stop()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(services: Services) -> None:
+    # In place: Django's connection handler already holds this dictionary.
+    settings.DATABASES["default"].update(database_settings(services.urls["DATABASE_URL"]))
+
+
+@pytest.fixture
+def redis_url(services: Services) -> Iterator[str]:
+    """An empty Valkey, for one test."""
+    url = services.urls["REDIS_URL"]
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+        yield url
+        client.flushall()
+
+
+@pytest.fixture
+def process_env(transactional_db: None, redis_url: str) -> dict[str, str]:
+    """The environment of a lab process that a test starts: the test's own database and Valkey."""
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "labsite.settings",
+        "DATABASE_URL": database_url(settings.DATABASES["default"]),
+        "REDIS_URL": redis_url,
+        "PYTHONPATH": str(REPOSITORY),
+    }
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Under LAB_NO_SKIPS=1, as in CI, a skipped test fails the run."""
+    if os.environ.get("LAB_NO_SKIPS") != "1":
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
