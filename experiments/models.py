@@ -45,7 +45,7 @@ ATTEMPT_LIVE = (AttemptState.ASSIGNED, AttemptState.RUNNING)
 
 
 class Experiment(models.Model):
-    """A document and the question it answers. `document` is what was sent, `spec` the same with every default."""
+    """A document and the question it answers. `document` is what was sent, `spec` has every default too."""
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="experiments")
     owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="experiments")
@@ -99,8 +99,8 @@ class Trial(models.Model):
 
 
 class Run(models.Model):
-    """One repeat of a trial. `spec` is the frozen RunSpec; `summary`, `valid` and `reasons` are computed from the
-    records when all of the final attempt's events are stored (see runners.metrics)."""
+    """One repeat of a trial. `spec` is the frozen RunSpec; `summary`, `valid` and `reasons` are computed from
+    the records when all of the final attempt's events are stored (see runners.metrics)."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="runs")
@@ -135,7 +135,7 @@ class Run(models.Model):
 
 
 class Attempt(models.Model):
-    """One try of a run on one node. The recorder moves `stored_seq` in the transaction that stores the events.
+    """One try of a run on one node. The recorder moves `stored_seq` in the transaction that stores events.
 
     `chip` is the chip record's version at the claim; `report` the node's last word; `events` its own
     number, which is the count of all. An event that could not be read is counted, and kept as a log line.
@@ -180,7 +180,7 @@ class Attempt(models.Model):
 
 class Record(models.Model):
     """A stored event. Migration 0001's SQL makes the tables: PARTITION BY HASH (run_id), 16 partitions each,
-    primary key (run_id, attempt, seq). Django maps them with a composite primary key and never creates them."""
+    primary key (run_id, attempt, seq). Django maps them by a composite primary key and never creates them."""
 
     pk = models.CompositePrimaryKey("run_id", "attempt", "seq")
     run_id = models.BigIntegerField()
