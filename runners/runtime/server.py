@@ -1,0 +1,231 @@
+"""`python -m runners.runtime.server --model NAME_OR_GGUF --port N`: an OpenAI-compatible server over the
+engine.
+
+This module is the life of the process: options, start, the line that says it is ready, drain, end. It listens
+from the start, so that /health can say how far loading is. It ends with its engine (status 1), on SIGTERM or
+SIGINT after a short drain (status 0), and when the process that started it has gone, unless `--detached`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from aiohttp import web
+
+from runners import models
+from runners.runtime.serving.api import build_app
+from runners.runtime.serving.engine_client import EngineClient
+from runners.runtime.serving.errors import unavailable
+from runners.runtime.serving.messages import EngineConfig
+from runners.runtime.serving.metrics import ServerMetrics
+from runners.runtime.serving.service import Service
+from runners.runtime.serving.steps import StepRing
+from runners.runtime.tokenizer import Tokenizer
+
+PARENT_POLL_S = 0.5
+FAILED_GRACE_S = 1.0
+SHUTDOWN_S = 2.0
+log = logging.getLogger(__name__)
+
+
+class StartError(Exception):
+    """The server cannot start; the message is for whoever typed the command."""
+
+
+def positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number of at least 1")
+    return int(text)
+
+
+def parse_options(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m runners.runtime.server", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "--model", required=True, help="a registered model's name, or the path of a GGUF file"
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument(
+        "--port", type=int, default=8100, help="0 takes a free one; the ready line says which"
+    )
+    parser.add_argument("--weights", choices=("bf16", "int8"), default="bf16")
+    parser.add_argument("--max-num-seqs", type=positive, default=16)
+    parser.add_argument("--max-num-batched-tokens", type=positive, default=2048)
+    parser.add_argument("--block-size", type=positive, default=32)
+    parser.add_argument("--num-blocks", type=positive, help="KV blocks; default: a share of memory")
+    parser.add_argument("--max-model-len", type=positive, help="default: the model's own")
+    parser.add_argument("--no-prefix-cache", action="store_true")
+    parser.add_argument("--no-chunked-prefill", action="store_true")
+    parser.add_argument("--threads", type=positive, help="compute threads; default: the executor's choice")
+    parser.add_argument(
+        "--max-waiting", type=int, default=1024, help="requests in flight beyond --max-num-seqs"
+    )
+    parser.add_argument(
+        "--drain-s", type=float, default=5.0, help="how long SIGTERM waits for requests in flight"
+    )
+    parser.add_argument("--detached", action="store_true", help="outlive the process that started this one")
+    return parser.parse_args(argv)
+
+
+def model_name(model: str) -> str:
+    """The name served: a file's stem, or the registered name. Raises StartError for neither."""
+    if Path(model).is_file():
+        return Path(model).stem
+    try:
+        return models.get(model).name
+    except models.ModelError as error:
+        raise StartError(f"--model {model!r} is no file, and {error}") from error
+
+
+def fetch_model(model: str) -> Path:
+    """The model's file, fetched when absent; a line on stderr per tenth of it."""
+    if Path(model).is_file():
+        return Path(model).resolve()
+    tenths_said = -1
+
+    def say_progress(done_bytes: int, total_bytes: int) -> None:
+        nonlocal tenths_said
+        if (tenths := 10 * done_bytes // max(total_bytes, 1)) > tenths_said:
+            tenths_said = tenths
+            log.info("fetching %s: %d %%", model, 10 * tenths)
+
+    try:
+        return models.fetch(model, progress=say_progress)
+    except models.ModelError as error:
+        raise StartError(str(error)) from error
+
+
+def engine_config(options: argparse.Namespace, path: Path) -> EngineConfig:
+    return EngineConfig(
+        model_path=str(path),
+        weights=options.weights,
+        block_size=options.block_size,
+        num_blocks=options.num_blocks,
+        max_model_len=options.max_model_len,
+        threads=options.threads,
+        max_num_seqs=options.max_num_seqs,
+        max_num_batched_tokens=options.max_num_batched_tokens,
+        prefix_cache=not options.no_prefix_cache,
+        chunked_prefill=not options.no_chunked_prefill,
+    )
+
+
+class Server:
+    """One server from bind to end."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        name = model_name(options.model)
+        metrics, steps = ServerMetrics(name), StepRing()
+        engine = EngineClient(metrics, steps, options.max_num_seqs + options.max_waiting)
+        self.service = Service(name, engine, metrics, steps, created_s=int(time.time()))
+        self.runner = web.AppRunner(
+            build_app(self.service), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S
+        )
+        self.stop_asked = asyncio.Event()
+
+    async def run(self) -> int:
+        """Gives the exit status. Raises StartError."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop_asked.set)
+        parent = asyncio.create_task(self.watch_parent(os.getppid()))
+        try:
+            await self.listen()
+            return await self.load_and_serve()
+        finally:
+            parent.cancel()
+            await self.service.engine.stop()
+            await self.runner.cleanup()
+
+    async def listen(self) -> None:
+        await self.runner.setup()
+        try:
+            await web.TCPSite(self.runner, self.options.host, self.options.port).start()
+        except OSError as error:
+            raise StartError(f"cannot listen on {self.options.host}:{self.options.port}: {error}") from error
+
+    async def load_and_serve(self) -> int:
+        stop = asyncio.create_task(self.stop_asked.wait())
+        load = asyncio.create_task(self.load())
+        await asyncio.wait({stop, load, self.service.engine.ended}, return_when=asyncio.FIRST_COMPLETED)
+        if load.done():
+            load.result()
+            self.say_ready()
+            await asyncio.wait({stop, self.service.engine.ended}, return_when=asyncio.FIRST_COMPLETED)
+        load.cancel()
+        if self.service.engine.ended.done():
+            return await self.end_with_engine()
+        await self.drain()
+        return 0
+
+    async def load(self) -> None:
+        service = self.service
+        service.phase = "fetching the model"
+        path = await asyncio.to_thread(fetch_model, self.options.model)
+        service.phase = "loading the engine"
+        service.engine.start(engine_config(self.options, path))
+        tokenizer = await asyncio.to_thread(Tokenizer.from_gguf, path)
+        service.facts = await service.engine.ready
+        service.tokenizer, service.stop_token_ids = tokenizer, tuple(tokenizer.eos_ids)
+        service.phase = "ready"
+
+    def say_ready(self) -> None:
+        host, port = self.runner.addresses[0][:2]
+        facts = self.service.facts.facts if self.service.facts else {}
+        line = {"event": "ready", "host": host, "port": port, "model": self.service.model, "facts": facts}
+        print(json.dumps(line), flush=True)
+
+    async def end_with_engine(self) -> int:
+        """The engine died: requests in flight were told; stay a moment so that /health can say it too."""
+        reason = self.service.engine.ended.result()
+        self.service.phase = f"failed: {reason}"
+        log.error("the engine has ended: %s", reason)
+        await asyncio.sleep(FAILED_GRACE_S)
+        return 1
+
+    async def drain(self) -> None:
+        service = self.service
+        service.draining, service.phase = True, "draining"
+        log.info("ending: %d requests are in flight", service.engine.in_flight)
+        try:
+            await asyncio.wait_for(service.engine.idle(), self.options.drain_s)
+        except TimeoutError:
+            service.engine.fail_all(unavailable("the server is shutting down", "shutting_down"))
+
+    async def watch_parent(self, parent_pid: int) -> None:
+        """Polls, as it works on every system and whichever thread of the parent started us."""
+        while not self.options.detached:
+            await asyncio.sleep(PARENT_POLL_S)
+            if os.getppid() != parent_pid:
+                log.warning("the process that started this server has gone; ending")
+                self.options.drain_s = 0.0
+                self.stop_asked.set()
+                return
+
+
+async def serve(options: argparse.Namespace) -> int:
+    return await Server(options).run()
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = parse_options(argv)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        return asyncio.run(serve(options))
+    except StartError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,229 @@
+"""The server's end of the engine process: starts it, sends commands, hands what comes back to the right
+request.
+
+Two threads move the messages (the event loop never waits for the engine, nor the engine for the event loop
+beyond one write); all state is touched in the event loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+from runners.runtime.engine import EngineStats, RequestTiming
+from runners.runtime.sequence import SamplingParams
+from runners.runtime.serving.errors import ApiError, unavailable
+from runners.runtime.serving.messages import (
+    Abort,
+    Aborted,
+    Accepted,
+    Add,
+    Command,
+    EngineConfig,
+    Fatal,
+    Loading,
+    Progress,
+    Ready,
+    Rejected,
+    Report,
+    Stop,
+)
+from runners.runtime.serving.metrics import ServerMetrics
+from runners.runtime.serving.sequence_stream import SequenceStream
+from runners.runtime.serving.steps import StepRing
+
+STOP_GRACE_S = 5.0
+log = logging.getLogger(__name__)
+
+
+class EngineClient:
+    """One engine process. `ready` resolves with its facts, `ended` with the reason it ended (empty: as
+    told)."""
+
+    def __init__(self, metrics: ServerMetrics, steps: StepRing, max_in_flight: int) -> None:
+        self.phase = "starting the engine"
+        self.stats = EngineStats(0, 0, 0, 0, 0, 0)
+        self.max_in_flight = max_in_flight
+        self._loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[Ready] = self._loop.create_future()
+        self.ended: asyncio.Future[str] = self._loop.create_future()
+        self._metrics = metrics
+        self._steps = steps
+        self._streams: dict[str, SequenceStream] = {}
+        self._commands: queue.SimpleQueue[Command | EngineConfig | None] = queue.SimpleQueue()
+        self._stopping = False
+        self._failure = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, config: EngineConfig) -> None:
+        """Spawn the process (from the main thread: Linux ties its life to the thread that spawned it)."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "runners.runtime.serving.engine_process",
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                ],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+            )
+        connection: Connection[Command | EngineConfig, Report] = Connection(ours.detach())
+        self._commands.put(config)
+        for move in (self._send_commands, self._receive_reports):
+            threading.Thread(target=move, args=(connection,), name=move.__name__, daemon=True).start()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._streams)
+
+    @property
+    def alive(self) -> bool:
+        return self.ready.done() and not self.ended.done() and not self._stopping
+
+    def submit(self, stream: SequenceStream, params: SamplingParams, priority: int) -> None:
+        """Hand a sequence to the engine. Raises ApiError: 503 when down or full, 409 for an id in flight."""
+        if not self.alive:
+            raise unavailable("the engine is not running", "engine_unavailable", retry_after_s=1)
+        if stream.request_id in self._streams:
+            raise ApiError(409, f"a request with id {stream.request_id!r} is in flight", param="X-Request-Id")
+        if len(self._streams) >= self.max_in_flight:
+            raise unavailable(
+                f"{len(self._streams)} requests are in flight and the waiting queue is full",
+                "engine_overloaded",
+                retry_after_s=1,
+            )
+        self._streams[stream.request_id] = stream
+        self._commands.put(Add(stream.request_id, stream.prompt_ids, params, priority))
+
+    def release(self, stream: SequenceStream) -> None:
+        """The response is over, for whatever reason: an unfinished sequence is aborted and its blocks
+        freed."""
+        if self._streams.get(stream.request_id) is stream and not stream.closed:
+            stream.fail(unavailable("the request was aborted", "aborted"))
+            self._metrics.finished("abort", time.monotonic() - stream.received_s)
+            self._commands.put(Abort(stream.request_id))
+
+    async def idle(self) -> None:
+        """Until no sequence is in flight."""
+        while self._streams and not self.ended.done():
+            await asyncio.sleep(0.02)
+
+    def fail_all(self, error: ApiError) -> None:
+        for stream in self._streams.values():
+            stream.fail(error)
+
+    async def stop(self) -> None:
+        """End the process: at the end of its step, or by force after a grace."""
+        self._stopping = True
+        self._commands.put(Stop())
+        self._commands.put(None)
+        if self._process is None:
+            return
+        try:
+            await asyncio.wait_for(asyncio.shield(self.ended), STOP_GRACE_S)
+        except TimeoutError:
+            log.warning("the engine process did not end within %.0f s and is killed", STOP_GRACE_S)
+            self._process.kill()
+            await self.ended
+
+    def _send_commands(self, connection: Connection[Command | EngineConfig, Report]) -> None:
+        while (command := self._commands.get()) is not None:
+            try:
+                connection.send(command)
+            except OSError:  # the engine ended; _receive_reports tells everyone
+                return
+
+    def _receive_reports(self, connection: Connection[Command | EngineConfig, Report]) -> None:
+        assert self._process is not None
+        while True:
+            try:
+                report = connection.recv()
+            except (EOFError, OSError):
+                break
+            self._in_loop(self._handle, report)
+        status = self._process.wait()
+        self._in_loop(self._handle_end, status)
+
+    def _in_loop(self, call: Callable[..., None], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:  # the event loop has closed: no one is left to tell
+            log.debug("a message of the engine came after the end of the server")
+
+    def _handle(self, report: Report) -> None:
+        match report:
+            case Progress():
+                self._on_progress(report)
+            case Accepted(request_id):
+                if stream := self._streams.get(request_id):
+                    self._metrics.accepted(len(stream.prompt_ids))
+                    stream.accept()
+            case Rejected(request_id, field, message):
+                code = "context_length_exceeded" if field in {"prompt", "max_tokens"} else "invalid_value"
+                if stream := self._streams.pop(request_id, None):
+                    stream.fail(ApiError(400, message, param=field, code=code))
+            case Aborted():
+                self._on_aborted(report)
+            case Loading(phase):
+                self.phase = phase
+            case Ready():
+                self.phase = "ready"
+                self._take_stats(report.stats)
+                self.ready.set_result(report)
+            case Fatal(message):
+                self._failure = message
+
+    def _on_progress(self, report: Progress) -> None:
+        self._steps.append(report.step)
+        self._metrics.step(report.step)
+        self._take_stats(report.stats)
+        now_s = time.monotonic()
+        for request_id, token_id, reason, timing in report.tokens:
+            stream = self._streams.get(request_id)
+            if stream is None:
+                continue
+            self._metrics.token(stream.received_s, stream.last_token_s, now_s)
+            stream.last_token_s = now_s
+            was_stopping = stream.stopping
+            stream.push(token_id)
+            if reason is not None:
+                self._close(stream, reason, timing)
+            elif stream.stopping and not was_stopping:
+                self._commands.put(Abort(request_id))
+
+    def _on_aborted(self, report: Aborted) -> None:
+        self._take_stats(report.stats)
+        stream = self._streams.get(report.request_id)
+        if stream is not None:
+            self._close(stream, "stop", report.timing)
+
+    def _close(self, stream: SequenceStream, reason: str, timing: RequestTiming | None) -> None:
+        del self._streams[stream.request_id]
+        if not stream.closed:
+            stream.finish(reason, timing)
+            self._metrics.finished(stream.finish_reason or reason, time.monotonic() - stream.received_s)
+
+    def _take_stats(self, stats: EngineStats) -> None:
+        self.stats = stats
+        self._metrics.stats(stats)
+
+    def _handle_end(self, status: int) -> None:
+        reason = "" if self._stopping else self._failure or f"the engine process ended with status {status}"
+        self.fail_all(unavailable(reason or "the server is shutting down", "engine_unavailable"))
+        self._streams.clear()
+        if reason and not self.ready.done():
+            self.phase = "failed"
+        self.ended.set_result(reason)

@@ -1,0 +1,146 @@
+"""The engine's own process: takes commands between steps, runs steps, reports each with one message.
+
+Started as `python -m runners.runtime.serving.engine_process FD PARENT_PID`, where FD is its end of a socket
+pair. It ends when told to, when that socket closes, or when its parent dies; it does no HTTP and no text.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Connection
+
+from runners.runtime import torch_executor
+from runners.runtime.engine import Engine, RequestRejected, StepOutput
+from runners.runtime.scheduler import SchedulerConfig
+from runners.runtime.serving.messages import (
+    Abort,
+    Aborted,
+    Accepted,
+    Add,
+    Command,
+    EngineConfig,
+    Fatal,
+    Loading,
+    Progress,
+    Ready,
+    Rejected,
+    Report,
+    Stop,
+)
+from runners.runtime.serving.steps import step_values
+
+PR_SET_PDEATHSIG = 1
+log = logging.getLogger(__name__)
+
+
+def follow_parent(parent_pid: int) -> None:
+    """Be killed when the parent dies (Linux; elsewhere the closed socket ends us at the next step)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        raise SystemExit("the server ended before its engine began")
+
+
+class EngineLoop:
+    """Engine and socket: `run` returns when the other end says Stop or is gone."""
+
+    def __init__(self, engine: Engine, connection: Connection[Report, Command]) -> None:
+        self.engine = engine
+        self.connection = connection
+        self.stopping = False
+
+    def run(self) -> None:
+        while True:
+            self.take_commands()
+            if self.stopping:
+                return
+            output = self.engine.step()
+            if output is not None:
+                self.connection.send(self.progress(output))
+
+    def take_commands(self) -> None:
+        """All that have arrived; with nothing to compute, wait for the first."""
+        while not self.stopping and (not self.engine.has_work or self.connection.poll(0)):
+            self.obey(self.connection.recv())
+
+    def obey(self, command: Command) -> None:
+        match command:
+            case Add():
+                self.connection.send(self.add(command))
+            case Abort():
+                self.connection.send(self.abort(command.request_id))
+            case Stop():
+                self.stopping = True
+
+    def add(self, command: Add) -> Report:
+        try:
+            self.engine.add(command.request_id, command.prompt_ids, command.params, priority=command.priority)
+        except RequestRejected as error:
+            return Rejected(command.request_id, error.field, str(error))
+        return Accepted(command.request_id)
+
+    def abort(self, request_id: str) -> Report:
+        timing = self.engine.timing(request_id)
+        self.engine.abort(request_id)
+        return Aborted(request_id, timing, self.engine.stats())
+
+    def progress(self, output: StepOutput) -> Progress:
+        tokens = tuple((t.request_id, t.token_id, t.finish_reason, t.timing) for t in output.tokens)
+        return Progress(step_values(output.step), tokens, self.engine.stats())
+
+
+def build_engine(config: EngineConfig, connection: Connection[Report, Command]) -> Engine:
+    connection.send(Loading("loading weights"))
+    executor = torch_executor.build(
+        config.model_path,
+        weights=config.weights,
+        block_size=config.block_size,
+        num_blocks=config.num_blocks,
+        max_model_len=config.max_model_len,
+        threads=config.threads,
+    )
+    engine = Engine(
+        executor,
+        SchedulerConfig(
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            prefix_cache=config.prefix_cache,
+            chunked_prefill=config.chunked_prefill,
+        ),
+    )
+    context_len = min(executor.max_model_len, executor.num_blocks * executor.block_size)
+    connection.send(Ready(context_len, engine.stats(), executor.facts()))
+    return engine
+
+
+def serve(connection: Connection[Report, Command]) -> int:
+    """The process's life; gives its exit status. The first thing on the socket is the EngineConfig."""
+    try:
+        config: EngineConfig = connection.recv()  # type: ignore[assignment]  # the only one of its kind
+        EngineLoop(build_engine(config, connection), connection).run()
+    except (EOFError, ConnectionError):
+        log.warning("the server is gone; the engine ends")
+        return 0
+    except Exception as error:  # whatever it was, the server must learn of it before this process ends
+        traceback.print_exc()
+        connection.send(Fatal(f"{type(error).__name__}: {error}"))
+        return 1
+    return 0
+
+
+def main() -> int:
+    descriptor, parent_pid = int(sys.argv[1]), int(sys.argv[2])
+    follow_parent(parent_pid)
+    # Ctrl-C reaches the whole group; the server decides when we end, so that requests in flight can drain.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return serve(Connection(descriptor))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

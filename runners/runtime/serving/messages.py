@@ -1,0 +1,107 @@
+"""What the server and the engine process say to each other; one object a step, so that a step costs one
+write.
+
+Plain tuples where a step carries many of them. Both ends are the same program, so pickle is safe between
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from runners.runtime.engine import EngineStats, RequestTiming
+from runners.runtime.sequence import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How to build the engine: the model file, the executor's options, the scheduler's."""
+
+    model_path: str
+    weights: str
+    block_size: int
+    num_blocks: int | None
+    max_model_len: int | None
+    threads: int | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    prefix_cache: bool
+    chunked_prefill: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    request_id: str
+    prompt_ids: tuple[int, ...]
+    params: SamplingParams
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the process once the step in hand is done."""
+
+
+Command = Add | Abort | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """`context_len` is the most tokens of prompt and output together; `facts` is provenance: weights,
+    kernels, threads, versions."""
+
+    context_len: int
+    stats: EngineStats
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    request_id: str
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step: its figures in the order of `steps.FIELDS`; per token (request id, token id, finish reason,
+    timing: only with a finish reason); and what the engine holds once finished sequences have let go."""
+
+    step: tuple[float, ...]
+    tokens: tuple[tuple[str, int, str | None, RequestTiming | None], ...]
+    stats: EngineStats
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The sequence holds no block any more. `timing` is null where the engine no longer knew the request."""
+
+    request_id: str
+    timing: RequestTiming | None
+    stats: EngineStats
+
+
+@dataclass(frozen=True, slots=True)
+class Fatal:
+    """The engine cannot go on; the process ends after this."""
+
+    message: str
+
+
+Report = Loading | Ready | Accepted | Rejected | Progress | Aborted | Fatal

@@ -1,0 +1,118 @@
+"""What the HTTP handlers serve from: the model's name, its tokenizer, its engine, and whether all of that is
+up."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+
+from runners.runtime.serving.detokenize import Detokenizer
+from runners.runtime.serving.engine_client import EngineClient
+from runners.runtime.serving.errors import ApiError, bad_field, unavailable
+from runners.runtime.serving.messages import Ready
+from runners.runtime.serving.metrics import ServerMetrics
+from runners.runtime.serving.protocol import ChatBody, CompletionBody, GenerationBody
+from runners.runtime.serving.sequence_stream import SequenceStream
+from runners.runtime.serving.steps import StepRing
+from runners.runtime.tokenizer import Tokenizer
+
+
+@dataclass
+class Service:
+    """Loading → ready → draining, or failed. `phase` says it in words for /health."""
+
+    model: str
+    engine: EngineClient
+    metrics: ServerMetrics
+    steps: StepRing
+    phase: str = "starting"
+    draining: bool = False
+    tokenizer: Tokenizer | None = None
+    facts: Ready | None = None
+    stop_token_ids: tuple[int, ...] = ()
+    created_s: int = 0
+
+    @property
+    def ready(self) -> bool:
+        return (
+            self.tokenizer is not None and self.facts is not None and self.engine.alive and not self.draining
+        )
+
+    def check_ready(self) -> tuple[Tokenizer, Ready]:
+        if self.draining:
+            raise unavailable("the server is shutting down", "shutting_down", retry_after_s=5)
+        if self.engine.ended.done():
+            raise unavailable(f"the engine has ended: {self.engine.ended.result()}", "engine_unavailable")
+        if self.tokenizer is None or self.facts is None or not self.engine.alive:
+            raise unavailable(f"the model is not ready yet: {self.phase}", "loading", retry_after_s=1)
+        return self.tokenizer, self.facts
+
+    def check_model(self, name: str) -> None:
+        if name != self.model:
+            raise ApiError(
+                404,
+                f"the model {name[:80]!r} is not served here; served: {self.model!r}",
+                param="model",
+                code="model_not_found",
+            )
+
+    async def open_streams(
+        self, body: GenerationBody, request_id: str
+    ) -> tuple[list[SequenceStream], asyncio.Event]:
+        """Tokenise in a thread and hand every prompt to the engine. Raises ApiError, and then nothing is left
+        there."""
+        tokenizer, facts = self.check_ready()
+        prompts = await asyncio.to_thread(encode_prompts, tokenizer, body)
+        wake = asyncio.Event()
+        streams: list[SequenceStream] = []
+        try:
+            for i, prompt in enumerate(prompts):
+                params = body.sampling_params(
+                    max_tokens_of(body, len(prompt), facts.context_len), self.stop_token_ids
+                )
+                detokenizer = Detokenizer(tokenizer.token_bytes, body.stop, body.min_tokens)
+                name = request_id if len(prompts) == 1 else f"{request_id}-{i}"
+                stream = SequenceStream(name, prompt, detokenizer, wake)
+                self.engine.submit(stream, params, body.priority)
+                streams.append(stream)
+        except BaseException:
+            self.close_streams(streams)
+            raise
+        return streams, wake
+
+    def close_streams(self, streams: list[SequenceStream]) -> None:
+        """Whatever has not finished is aborted: its blocks are free before the engine's next step."""
+        for stream in streams:
+            self.engine.release(stream)
+
+
+def encode_prompts(tokenizer: Tokenizer, body: GenerationBody) -> list[tuple[int, ...]]:
+    """Token ids per prompt. Raises ApiError for ids that are not in the vocabulary."""
+    if isinstance(body, ChatBody):
+        text = tokenizer.apply_chat_template([message.for_template() for message in body.messages])
+        return [tuple(tokenizer.encode(text))]
+    if not isinstance(body, CompletionBody):
+        raise TypeError(f"no prompt is known of a {type(body).__name__}")
+    return [
+        tuple(tokenizer.encode(prompt)) if isinstance(prompt, str) else known_ids(tokenizer, prompt)
+        for prompt in body.prompt
+    ]
+
+
+def known_ids(tokenizer: Tokenizer, ids: tuple[int, ...]) -> tuple[int, ...]:
+    if ids and max(ids) >= tokenizer.vocab_size:
+        raise bad_field("prompt", f"token id {max(ids)} is not in the vocabulary of {tokenizer.vocab_size}")
+    return ids
+
+
+def max_tokens_of(body: GenerationBody, prompt_len: int, context_len: int) -> int:
+    """OpenAI's defaults: 16 for a completion, whatever the context still holds for a chat."""
+    if isinstance(body, ChatBody):
+        given = body.max_completion_tokens or body.max_tokens
+        return given or max(context_len - prompt_len, 1)
+    return body.max_tokens or 16
+
+
+def new_request_id() -> str:
+    return secrets.token_hex(12)
