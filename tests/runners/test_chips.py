@@ -1,0 +1,77 @@
+"""The chip catalog: every figure sourced, every mistake named by file and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runners.chips import CATALOG_DIR, CatalogError, ChipRecord, load_catalog, load_record
+
+H100 = (CATALOG_DIR / "h100-sxm.toml").read_text(encoding="utf-8")
+
+
+def write(directory: Path, text: str, name: str = "h100-sxm.toml") -> Path:
+    path = directory / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_catalog_holds_the_h100_with_its_dense_rates() -> None:
+    record = {chip.chip_id: chip for chip in load_catalog()}["h100-sxm"]
+    assert record.peak_flops("bf16") == pytest.approx(989e12)
+    assert record.peak_flops("nvfp4") is None
+    assert record.memory.bandwidth_bytes_per_s == pytest.approx(3.35e12)
+
+
+@pytest.mark.parametrize("record", load_catalog(), ids=lambda record: record.chip_id)
+def test_each_figure_of_the_catalog_has_a_source_and_a_confidence(record: ChipRecord) -> None:
+    assert record.figures()
+    for path in record.figures():
+        source = record.source_of(path)
+        assert source is not None and source.source and source.confidence
+
+
+def test_a_figure_of_its_own_source_does_not_take_that_of_its_table() -> None:
+    record = load_record(CATALOG_DIR / "h100-sxm.toml")
+    fp64, bf16 = record.source_of("dense_tflops.fp64"), record.source_of("dense_tflops.bf16")
+    assert fp64 is not None and fp64.confidence == "recall"
+    assert bf16 is not None and bf16.confidence == "high"
+
+
+def test_a_record_survives_json() -> None:
+    record = load_record(CATALOG_DIR / "h100-sxm.toml")
+    assert ChipRecord.model_validate(record.model_dump(mode="json")) == record
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("tdp_w = 700", "tdp_watts = 700", "tdp_watts"),
+        ("bf16 = 989", "bf16 = -1", "dense_tflops.bf16"),
+        ("bf16 = 989", 'bf17 = 989', "dense_tflops.bf17"),
+        ('type = "HBM3"', "", "memory.type"),
+        ('confidence = "high"', 'confidence = "sure"', "sources.0.confidence"),
+        ('field = "usd_per_hour"', 'field = "tdp_w"', "sources"),
+        ('field = "dense_tflops.fp64"', 'field = "efficiency"', "sources"),
+        ('chip_id = "h100-sxm"', 'chip_id = "h200"', "chip_id"),
+        ('name = "H100 SXM5 80GB"', "", "name"),
+    ],
+)
+def test_a_mistake_is_named_by_file_and_field(tmp_path: Path, old: str, new: str, field: str) -> None:
+    assert old in H100
+    path = write(tmp_path, H100.replace(old, new, 1))
+    with pytest.raises(CatalogError) as raised:
+        load_record(path)
+    assert "h100-sxm.toml" in str(raised.value)
+    assert raised.value.field.startswith(field)
+
+
+def test_text_that_is_not_toml_is_refused_by_file_name(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match=r"broken\.toml: is not TOML"):
+        load_record(write(tmp_path, "= 3", "broken.toml"))
+
+
+def test_an_empty_directory_is_an_error_and_not_an_empty_catalog(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match="holds no"):
+        load_catalog(tmp_path)
