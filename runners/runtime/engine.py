@@ -141,12 +141,12 @@ class Engine:
         )
 
     def check_integrity(self) -> None:
-        """Raise BlockAccountingError unless every block is accounted for. O(blocks)."""
+        """Raise BlockAccountingError unless every block and every entry of the prefix cache is accounted for."""
         self._pool.check_integrity(sequence.block_table for sequence in self._sequences.values())
 
     def _check_idle(self) -> None:
         if not self._checked_idle:
-            self.check_integrity()
+            self._pool.check_accounting(())
             self._checked_idle = True
 
     def _update(self, plan: Schedule, result: StepResult, start_s: float) -> StepOutput:

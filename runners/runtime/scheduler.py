@@ -180,20 +180,19 @@ class Scheduler:
         if len(sequence.block_table) * self.pool.block_size >= sequence.num_tokens:
             return True
         while (block := self.pool.allocate(1)) is None:
-            victim = self.running[-1]
-            self._preempt(victim)
             plan.preempted += 1
-            if victim is sequence:
+            if self._preempt_last() is sequence:
                 return False
         sequence.block_table += block
         return True
 
-    def _preempt(self, sequence: Sequence) -> None:
-        self.running.remove(sequence)
-        self._release(sequence)
-        sequence.preemptions += 1
-        sequence.state = SequenceState.WAITING
-        insort(self.waiting, sequence, key=_ORDER)
+    def _preempt_last(self) -> Sequence:
+        victim = self.running.pop()
+        self._release(victim)
+        victim.preemptions += 1
+        victim.state = SequenceState.WAITING
+        insort(self.waiting, victim, key=_ORDER)
+        return victim
 
     def _release(self, sequence: Sequence) -> None:
         self.pool.release(sequence.block_table)

@@ -1,8 +1,8 @@
 """An executor without a model, whose tokens still depend on every slot of KV they should depend on.
 
 It keeps one (token, position) per slot. A sampled token is a hash of all that is read back through the block
-table, so a wrong table, a stale or doubly used block, or a missed write changes the output. `expected_output` is
-the same chain without any cache. Time is virtual: a step takes `step_s` plus `token_s` for each token.
+table, so a wrong table, a stale or doubly used block, or a missed write changes the output. `expected_output`
+is the same chain without any cache. Time is virtual: a step takes `step_s` plus `token_s` for each token.
 """
 
 from __future__ import annotations
