@@ -111,6 +111,8 @@ class Run(models.Model):
     attempts_made = models.PositiveIntegerField(default=0)
     final_attempt = models.OneToOneField("Attempt", null=True, on_delete=models.SET_NULL, related_name="+")
     cancel_requested_at = models.DateTimeField(null=True)
+    # what a stopped run becomes: cancelled where a person asked for it, failed where it passed its time limit
+    cancel_outcome = models.CharField(max_length=10, choices=RunState.choices, blank=True)
     reason = models.TextField(blank=True)
     summary = models.JSONField(null=True)
     valid = models.BooleanField(null=True)

@@ -1,11 +1,11 @@
 """Chips and nodes: what experiments run on.
 
-    Node:  REGISTERED → ONLINE ⇄ BUSY
-                          │ ▲      │
-                          ▼ │      ▼
-                        DRAINING → (finishes its run, takes no other; resume → ONLINE)
-           any of them → LOST (no lease for 25 s) → ONLINE when it speaks again
-           any of them → RETIRED (for good: credentials revoked)
+Node:  REGISTERED → ONLINE ⇄ BUSY
+                      │ ▲      │
+                      ▼ │      ▼
+                    DRAINING → (finishes its run, takes no other; resume → ONLINE)
+       any of them → LOST (no lease for 25 s) → ONLINE when it speaks again
+       any of them → RETIRED (for good: credentials revoked)
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class Node(models.Model):
     labels = models.JSONField(default=dict, blank=True)
     usd_per_hour = models.FloatField(null=True, blank=True)
     state = models.CharField(max_length=12, choices=NodeState.choices, default=NodeState.REGISTERED)
+    # the operator's wish, kept apart from the state so that a node lost while draining comes back draining
+    draining = models.BooleanField(default=False)
     facts = models.JSONField(default=dict, blank=True)
     ceilings = models.JSONField(default=dict, blank=True)
     models_held = models.JSONField(default=list, blank=True)
@@ -87,9 +89,10 @@ class Node(models.Model):
     agent_version = models.CharField(max_length=80, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     last_seen_at = models.DateTimeField(null=True, blank=True)
-    # placement and the reaper look for live nodes only
+
     class Meta:
         ordering = ["name"]
+        # placement and the reaper look for live nodes only
         indexes = [models.Index(fields=["state"], name="node_by_state")]
 
     def __str__(self) -> str:

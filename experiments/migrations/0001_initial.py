@@ -347,6 +347,21 @@ class Migration(migrations.Migration):
                 ("spec", models.JSONField()),
                 ("attempts_made", models.PositiveIntegerField(default=0)),
                 ("cancel_requested_at", models.DateTimeField(null=True)),
+                (
+                    "cancel_outcome",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("queued", "Queued"),
+                            ("assigned", "Assigned"),
+                            ("running", "Running"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
                 ("reason", models.TextField(blank=True)),
                 ("summary", models.JSONField(null=True)),
                 ("valid", models.BooleanField(null=True)),
