@@ -112,6 +112,13 @@ class Engine:
         self._checked_idle = False
         return True
 
+    def timing(self, request_id: str) -> RequestTiming | None:
+        """The times of an unfinished request as if it ended now; None if it is not here or never ran."""
+        sequence = self._sequences.get(request_id)
+        if sequence is None or sequence.prefill_done_s is None:
+            return None
+        return _timing(sequence, self.executor.now())
+
     def step(self) -> StepOutput | None:
         """Schedule, execute and update once; None when there is no work.
 
