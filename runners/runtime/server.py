@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -119,6 +120,10 @@ def engine_config(options: argparse.Namespace, path: Path) -> EngineConfig:
     )
 
 
+async def first_of(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
 class Server:
     """One server from bind to end."""
 
@@ -157,13 +162,14 @@ class Server:
     async def load_and_serve(self) -> int:
         stop = asyncio.create_task(self.stop_asked.wait())
         load = asyncio.create_task(self.load())
-        await asyncio.wait({stop, load, self.service.engine.ended}, return_when=asyncio.FIRST_COMPLETED)
+        ended = self.service.engine.ended
+        await first_of(stop, load, ended)
         if load.done():
             load.result()
             self.say_ready()
-            await asyncio.wait({stop, self.service.engine.ended}, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(stop, ended)
         load.cancel()
-        if self.service.engine.ended.done():
+        if ended.done():
             return await self.end_with_engine()
         await self.drain()
         return 0

@@ -90,8 +90,7 @@ async def generate(request: web.Request, body: GenerationBody) -> web.StreamResp
     request_id = request_id_of(request)
     service.check_ready()
     service.check_model(body.model)
-    kind = "chat" if isinstance(body, ChatBody) else "completion"
-    answer = Answer(kind, request_id, service.model)
+    answer = Answer("chat" if isinstance(body, ChatBody) else "completion", request_id, service.model)
     streams, wake = await service.open_streams(body, request_id)
     try:
         await wait_accepted(streams, wake)

@@ -15,6 +15,7 @@ import traceback
 from multiprocessing.connection import Connection
 
 from runners.runtime import torch_executor
+from runners.runtime.admission import max_sequence_tokens
 from runners.runtime.engine import Engine, RequestRejected, StepOutput
 from runners.runtime.scheduler import SchedulerConfig
 from runners.runtime.serving.messages import (
@@ -55,17 +56,16 @@ class EngineLoop:
         self.stopping = False
 
     def run(self) -> None:
-        while True:
-            self.take_commands()
-            if self.stopping:
-                return
-            output = self.engine.step()
+        while not self.stopping:
+            output = self.engine.step()  # with nothing to do, this checks the block accounting
             if output is not None:
                 self.connection.send(self.progress(output))
+            self.take_commands(wait=output is None)
 
-    def take_commands(self) -> None:
-        """All that have arrived; with nothing to compute, wait for the first."""
-        while not self.stopping and (not self.engine.has_work or self.connection.poll(0)):
+    def take_commands(self, *, wait: bool) -> None:
+        """All that have arrived. Raises EOFError when the server is gone."""
+        self.connection.poll(None if wait else 0)
+        while not self.stopping and self.connection.poll(0):
             self.obey(self.connection.recv())
 
     def obey(self, command: Command) -> None:
@@ -113,8 +113,7 @@ def build_engine(config: EngineConfig, connection: Connection[Report, Command]) 
             chunked_prefill=config.chunked_prefill,
         ),
     )
-    context_len = min(executor.max_model_len, executor.num_blocks * executor.block_size)
-    connection.send(Ready(context_len, engine.stats(), executor.facts()))
+    connection.send(Ready(max_sequence_tokens(executor), engine.stats(), executor.facts()))
     return engine
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from hypothesis import given
@@ -20,7 +21,7 @@ def cuts(draw: st.DrawFn, raw: bytes) -> list[bytes]:
     return [raw[a:b] for a, b in pairwise([0, *places, len(raw)])]
 
 
-def run(tokens: list[bytes], stops: list[str] | tuple[str, ...] = (), min_tokens: int = 0) -> list[str]:
+def run(tokens: list[bytes], stops: Sequence[str] = (), min_tokens: int = 0) -> list[str]:
     """The pieces that come out, one per token that was still taken, and the rest at the end."""
     detokenizer = Detokenizer(tokens.__getitem__, stops, min_tokens)
     pieces = []
