@@ -1,0 +1,232 @@
+"""Trials side by side: medians with intervals over valid runs, and differences to a baseline. Pure.
+
+Invalid runs are listed with their reasons but enter no figure. Measured and modelled trials are never paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from experiments.analysis.intervals import Interval, mean_interval, noise_floor, paired_interval, welch_interval
+
+# For each metric: its unit, and whether more is better (None: neither).
+COMPARED: dict[str, tuple[str, bool | None]] = {
+    "output_throughput": ("tok/s", True),
+    "total_throughput": ("tok/s", True),
+    "request_throughput": ("req/s", True),
+    "goodput": ("req/s", True),
+    "goodput_share": ("share", True),
+    "token_goodput": ("tok/s", True),
+    "ttft": ("s", False),
+    "ttft_p95": ("s", False),
+    "effective_ttft": ("s", False),
+    "effective_ttft_p95": ("s", False),
+    "tpot": ("s", False),
+    "tpot_p95": ("s", False),
+    "itl": ("s", False),
+    "itl_p95": ("s", False),
+    "icl": ("s", False),
+    "e2el": ("s", False),
+    "e2el_p95": ("s", False),
+    "interactivity": ("tok/s", True),
+    "interactivity_p95": ("tok/s", True),
+    "queue_wait": ("s", False),
+    "prefill_time": ("s", False),
+    "concurrency": ("req", None),
+    "queue_depth": ("req", None),
+    "running": ("req", None),
+    "kv_use": ("share", None),
+    "kv_fragmentation": ("share", False),
+    "step_tokens": ("tok", None),
+    "cache_hit_rate": ("share", None),
+    "preemptions": ("count", False),
+    "idle_share": ("share", False),
+    "mfu": ("share", True),
+    "mbu": ("share", True),
+    "output_throughput_per_chip": ("tok/s/chip", True),
+    "output_tokens_per_usd": ("tok/$", True),
+    "cost_per_million_output_tokens": ("$", False),
+}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One ended run: its figures by metric name, its validity, and where it ran."""
+
+    id: int
+    repeat: int
+    node: str
+    modelled: bool
+    valid: bool
+    reasons: tuple[str, ...]
+    output_tokens: int | None
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    id: int
+    experiment_id: int
+    settings: Mapping[str, Any]
+    runs: tuple[RunResult, ...] = field(default=())
+
+    @property
+    def modelled(self) -> bool:
+        return any(run.modelled for run in self.runs)
+
+    def valid_runs(self) -> list[RunResult]:
+        return [run for run in self.runs if run.valid]
+
+    def values(self, metric: str) -> list[float]:
+        return [v for run in self.valid_runs() if (v := run.values.get(metric)) is not None]
+
+
+def flatten_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """A run's stored summary as {name: value}, each latency's p95 beside its median as `<name>_p95`."""
+    values: dict[str, float | None] = {}
+    for name, metric in summary.get("metrics", {}).items():
+        values[name] = metric["value"]
+        if "p95" in metric["percentiles"]:
+            values[f"{name}_p95"] = metric["percentiles"]["p95"]["value"]
+    return values
+
+
+def compare_trials(trials: Sequence[TrialResult], baseline: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The comparison as the API gives it: every trial's figures, and each trial against the baseline.
+
+    The baseline is the first trial whose settings contain `baseline` (all of them: the first trial).
+    """
+    base = _baseline(trials, baseline or {})
+    floors = _noise_floors(trials)
+    differences = []
+    if base is not None:
+        for trial in trials:
+            if trial is not base:
+                differences.extend(_differences(base, trial, floors))
+    return {
+        "trials": [_trial_json(trial, trial is base) for trial in trials],
+        "differences": differences,
+        "metrics": {name: {"unit": unit, "more_is_better": better} for name, (unit, better) in COMPARED.items()},
+    }
+
+
+def _baseline(trials: Sequence[TrialResult], wanted: Mapping[str, Any]) -> TrialResult | None:
+    fitting = (t for t in trials if all(t.settings.get(path) == value for path, value in wanted.items()))
+    return next(fitting, None)
+
+
+def _trial_json(trial: TrialResult, is_baseline: bool) -> dict[str, Any]:
+    metrics = {name: _metric_json(trial, name) for name in COMPARED if trial.values(name)}
+    return {
+        "id": trial.id,
+        "experiment_id": trial.experiment_id,
+        "settings": dict(trial.settings),
+        "baseline": is_baseline,
+        "modelled": trial.modelled,
+        "nodes": sorted({run.node for run in trial.runs if run.node}),
+        "runs": [
+            {
+                "id": run.id,
+                "repeat": run.repeat,
+                "valid": run.valid,
+                "reasons": list(run.reasons),
+                "output_tokens": run.output_tokens,
+            }
+            for run in trial.runs
+        ],
+        "metrics": metrics,
+    }
+
+
+def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
+    values = trial.values(name)
+    interval = _model_error(float(np.mean(values)), len(values)) if trial.modelled else mean_interval(values)
+    return {
+        "median": float(np.median(values)),
+        "low": interval.low,
+        "high": interval.high,
+        "n": len(values),
+        "unit": COMPARED[name][0],
+        "method": interval.method,
+    }
+
+
+def _model_error(estimate: float, n: int) -> Interval:
+    """A modelled figure's interval is its cost model's calibration error, never the spread over seeds.
+
+    An uncalibrated model has no known error, so there is no interval, and nothing can be called a difference.
+    """
+    return Interval(estimate, None, None, n, "uncalibrated model")
+
+
+def _noise_floors(trials: Sequence[TrialResult]) -> dict[tuple[str, str], float]:
+    """A/A spread by (node, metric), from the repeats of every setting that ran there."""
+    nodes = {run.node for trial in trials for run in trial.valid_runs()}
+    floors: dict[tuple[str, str], float] = {}
+    for node in nodes:
+        for metric in COMPARED:
+            groups = [
+                [v for run in trial.valid_runs() if run.node == node and (v := run.values.get(metric)) is not None]
+                for trial in trials
+            ]
+            floor = noise_floor(groups)
+            if floor is not None:
+                floors[node, metric] = floor
+    return floors
+
+
+def _differences(
+    base: TrialResult, trial: TrialResult, floors: Mapping[tuple[str, str], float]
+) -> list[dict[str, Any]]:
+    base_nodes, trial_nodes = ({run.node for run in t.valid_runs()} for t in (base, trial))
+    one_node = len(base_nodes | trial_nodes) == 1
+    rows = []
+    for metric in COMPARED:
+        interval = _interval(base, trial, metric, paired=one_node)
+        if interval is None:
+            continue
+        reference = float(np.mean(base.values(metric)))
+        used = [floors[node, metric] for node in base_nodes | trial_nodes if (node, metric) in floors]
+        floor = max(used) if used else None
+        relative = interval.estimate / reference if reference else None
+        above = floor is not None and relative is not None and abs(relative) > floor
+        rows.append(
+            {
+                "metric": metric,
+                "trial": trial.id,
+                "settings": dict(trial.settings),
+                "baseline": dict(base.settings),
+                "difference": interval.estimate,
+                "relative": relative,
+                "low": interval.low,
+                "high": interval.high,
+                "n": interval.n,
+                "method": interval.method,
+                "noise_floor": floor,
+                "mixes_modelled": base.modelled != trial.modelled,
+                "is_difference": interval.excludes_zero and above,
+            }
+        )
+    return rows
+
+
+def _interval(base: TrialResult, trial: TrialResult, metric: str, *, paired: bool) -> Interval | None:
+    """Paired over the repeats that both trials have valid on one node; Welch's across nodes."""
+    before, after = base.values(metric), trial.values(metric)
+    if not before or not after:
+        return None
+    if base.modelled or trial.modelled:
+        return _model_error(float(np.mean(after) - np.mean(before)), min(len(before), len(after)))
+    if not paired:
+        return welch_interval(before, after)
+    left, right = (
+        {run.repeat: v for run in t.valid_runs() if (v := run.values.get(metric)) is not None} for t in (base, trial)
+    )
+    shared = sorted(left.keys() & right.keys())
+    if not shared:
+        return None
+    return paired_interval([left[r] for r in shared], [right[r] for r in shared])

@@ -1,0 +1,355 @@
+"""The definitions of METRICS.md as code: the records of one run in, its figures and its validity out.
+
+Pure: no clock, no storage. A figure that was not measured is None, never 0; each says how many samples it rests on.
+What makes a run invalid is in `runners.validity`; bytes and FLOPs of a step are in `runners.roofline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from runners.events import Report, RequestRecord, Sample, Step
+from runners.roofline import Utilisation, measure_utilisation
+from runners.spec import RunSpec, SloSpec
+from runners.validity import Reason, find_reasons
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+@dataclass(frozen=True)
+class Percentile:
+    value: float
+    enough: bool
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure of a run. For latencies `value` is the median over requests and `percentiles` has the rest."""
+
+    value: float | None
+    unit: str
+    n: int
+    percentiles: dict[str, Percentile] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        percentiles = {name: {"value": p.value, "enough": p.enough} for name, p in self.percentiles.items()}
+        return {"value": self.value, "unit": self.unit, "n": self.n, "percentiles": percentiles}
+
+
+@dataclass(frozen=True)
+class Summary:
+    metrics: dict[str, Metric]
+    reasons: tuple[Reason, ...]
+    modelled: bool
+
+    @property
+    def valid(self) -> bool:
+        return not self.reasons
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "metrics": {name: metric.as_json() for name, metric in self.metrics.items()},
+            "valid": self.valid,
+            "reasons": [reason.as_json() for reason in self.reasons],
+            "modelled": self.modelled,
+        }
+
+
+def samples_needed(percentile: float) -> int:
+    """Fewest samples for a tail percentile: P(at most one sample beyond it) ≤ 1 %.
+
+    MLPerf Inference's early-stopping rule with one allowed over-latency sample: 64 for p90, 662 for p99.
+    """
+    inside = max(percentile, 100 - percentile) / 100
+    n = 2
+    while inside**n + n * (1 - inside) * inside ** (n - 1) > 0.01:
+        n += 1
+    return n
+
+
+_NEEDED = {p: samples_needed(p) for p in PERCENTILES}
+
+
+def summarize(
+    requests: Sequence[RequestRecord],
+    samples: Sequence[Sample],
+    steps: Sequence[Step],
+    report: Report,
+    spec: RunSpec,
+    *,
+    attempt: int = 1,
+) -> Summary:
+    """Figures over the measured window `[report.window_start_s, report.window_end_s]`, and the run's validity."""
+    measured = [record for record in requests if record.phase == "measured"]
+    inside = [step for step in steps if _in_window(step, report)]
+    metrics = {
+        **_latency_metrics(measured, spec),
+        **_rate_metrics(measured, report, spec),
+        **_runtime_metrics(measured, inside, report, spec),
+    }
+    reasons = find_reasons(requests, samples, inside, report, spec, attempt=attempt)
+    return Summary(metrics, tuple(reasons), report.modelled)
+
+
+def _in_window(step: Step, report: Report) -> bool:
+    if report.window_start_s is None or report.window_end_s is None:
+        return False
+    return report.window_start_s <= step.start_s < report.window_end_s
+
+
+# Per request
+
+
+def ttft_s(record: RequestRecord) -> float | None:
+    return None if record.first_token_s is None else record.first_token_s - record.sent_s
+
+
+def effective_ttft_s(record: RequestRecord) -> float | None:
+    return None if record.first_token_s is None else record.first_token_s - record.scheduled_s
+
+
+def tpot_s(record: RequestRecord) -> float | None:
+    if record.first_token_s is None or record.finished_s is None or (record.output_tokens or 0) < 2:
+        return None
+    return (record.finished_s - record.first_token_s) / ((record.output_tokens or 0) - 1)
+
+
+def e2el_s(record: RequestRecord) -> float | None:
+    return None if record.finished_s is None else record.finished_s - record.sent_s
+
+
+def interactivity(record: RequestRecord) -> float | None:
+    """Tokens per second as one user sees them: 1 / TPOT. None where TPOT is undefined or 0."""
+    tpot = tpot_s(record)
+    return 1 / tpot if tpot else None
+
+
+def chunk_gaps_s(record: RequestRecord) -> list[float]:
+    """ICL: gaps between consecutive stream events that carried tokens."""
+    times = [t for t, k in zip(record.token_times_s, record.token_counts, strict=True) if k > 0]
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
+def token_gaps_s(record: RequestRecord) -> list[float]:
+    """ITL: an event with k tokens gives its gap once and k − 1 zeros, so the gaps number `output tokens − 1`."""
+    gaps: list[float] = []
+    last: float | None = None
+    for time_s, count in zip(record.token_times_s, record.token_counts, strict=True):
+        if count <= 0:
+            continue
+        if last is not None:
+            gaps.append(time_s - last)
+        gaps.extend([0.0] * (count - 1))
+        last = time_s
+    return gaps
+
+
+def meets_slo(record: RequestRecord, slo: SloSpec) -> bool | None:
+    """Whether one request is ok and within every objective; None without an SLO.
+
+    An objective on a percentile binds the run (see `slo_met`); for goodput its bound is asked of each request too.
+    """
+    bounds = [(measure, bound) for measure, bound, _ in objectives(slo)]
+    if not bounds:
+        return None
+    if record.status != "ok":
+        return False
+    values = [(measure(record), bound) for measure, bound in bounds]
+    return all(value is None or value <= bound for value, bound in values)
+
+
+Measure = Callable[[RequestRecord], float | None]
+
+
+def objectives(slo: SloSpec) -> list[tuple[Measure, float, str | None]]:
+    """(measure, bound in s, percentile or None) for each objective that the SLO names."""
+    found: list[tuple[Measure, float, str | None]] = []
+    for measure, value in ((ttft_s, slo.ttft_s), (tpot_s, slo.tpot_s), (e2el_s, slo.e2el_s)):
+        if isinstance(value, dict):
+            found.extend((measure, bound, name) for name, bound in value.items())
+        elif value is not None:
+            found.append((measure, value, None))
+    return found
+
+
+def slo_met(records: Sequence[RequestRecord], slo: SloSpec) -> bool | None:
+    """Whether the run as a whole meets its SLO: every bare bound by every ok request, every percentile by its value."""
+    checks = []
+    for measure, bound, percentile in objectives(slo):
+        values = [v for record in records if record.status == "ok" and (v := measure(record)) is not None]
+        if not values:
+            return False
+        worst = max(values) if percentile is None else float(np.percentile(values, float(percentile[1:])))
+        checks.append(worst <= bound)
+    return all(checks) if checks else None
+
+
+# Per run
+
+
+def _distribution(values: Sequence[float], unit: str) -> Metric:
+    if not values:
+        return Metric(None, unit, 0)
+    array = np.asarray(values, dtype=np.float64)
+    points = np.percentile(array, PERCENTILES)
+    percentiles = {
+        f"p{p}": Percentile(float(v), len(values) >= _NEEDED[p]) for p, v in zip(PERCENTILES, points, strict=True)
+    }
+    return Metric(float(points[0]), unit, len(values), percentiles)
+
+
+def _latency_metrics(measured: Sequence[RequestRecord], spec: RunSpec) -> dict[str, Metric]:
+    ok = [record for record in measured if record.status == "ok"]
+
+    def over(measure: Measure, unit: str = "s") -> Metric:
+        return _distribution([v for record in ok if (v := measure(record)) is not None], unit)
+
+    metrics = {
+        "ttft": over(ttft_s),
+        "tpot": over(tpot_s),
+        "e2el": over(e2el_s),
+        "interactivity": _slow_tail(over(interactivity, "tok/s"), ok),
+        "itl": _distribution([gap for record in ok for gap in token_gaps_s(record)], "s"),
+        "icl": _distribution([gap for record in ok for gap in chunk_gaps_s(record)], "s"),
+        "queue_wait": over(lambda r: _difference(r.scheduled_first_s, r.queued_s)),
+        "prefill_time": over(lambda r: _difference(r.prefill_done_s, r.scheduled_first_s)),
+    }
+    if spec.workload.arrival.kind == "open":
+        metrics["effective_ttft"] = over(effective_ttft_s)
+    return metrics
+
+
+def _slow_tail(metric: Metric, records: Sequence[RequestRecord]) -> Metric:
+    """Interactivity's bad end is the low one: p95 here is the speed that 95 % of users exceed."""
+    values = [v for record in records if (v := interactivity(record)) is not None]
+    if not values:
+        return metric
+    points = np.percentile(np.asarray(values), [100 - p for p in PERCENTILES])
+    tail = {f"p{p}": Percentile(float(v), len(values) >= _NEEDED[p]) for p, v in zip(PERCENTILES, points, strict=True)}
+    return Metric(metric.value, metric.unit, metric.n, tail)
+
+
+def _difference(later: float | None, earlier: float | None) -> float | None:
+    return None if later is None or earlier is None else later - earlier
+
+
+def _rate_metrics(measured: Sequence[RequestRecord], report: Report, spec: RunSpec) -> dict[str, Metric]:
+    ok = [record for record in measured if record.status == "ok"]
+    window_s = _difference(report.window_end_s, report.window_start_s)
+    if not window_s or window_s <= 0:
+        window_s = None
+    outputs = sum(record.output_tokens or 0 for record in ok)
+    inputs = sum(record.input_tokens or 0 for record in ok)
+    good = [record for record in ok if meets_slo(record, spec.slo)]
+    has_slo = bool(objectives(spec.slo))
+    n = len(ok)
+
+    def rate(count: float, unit: str) -> Metric:
+        return Metric(count / window_s if window_s else None, unit, n)
+
+    throughput = rate(outputs, "tok/s")
+    chips = 1
+    usd_per_s = spec.usd_per_hour / 3600 if spec.usd_per_hour is not None else None
+    cost = usd_per_s * window_s / outputs * 1e6 if usd_per_s is not None and window_s and outputs else None
+    per_usd = outputs / (usd_per_s * window_s) if usd_per_s and window_s else None
+    metrics = {
+        "output_throughput": throughput,
+        "total_throughput": rate(inputs + outputs, "tok/s"),
+        "request_throughput": rate(n, "req/s"),
+        "output_throughput_per_chip": Metric(_scaled(throughput.value, 1 / chips), "tok/s/chip", n),
+        "output_tokens_per_usd": Metric(per_usd, "tok/$", n),
+        "cost_per_million_output_tokens": Metric(cost, "$", n),
+        "goodput": rate(len(good), "req/s") if has_slo else Metric(None, "req/s", n),
+        "goodput_share": Metric(len(good) / len(measured) if has_slo and measured else None, "share", len(measured)),
+        "token_goodput": (
+            rate(sum(record.output_tokens or 0 for record in good), "tok/s") if has_slo else Metric(None, "tok/s", n)
+        ),
+        "output_tokens": Metric(float(outputs), "tok", n),
+        "input_tokens": Metric(float(inputs), "tok", n),
+        "requests_ok": Metric(float(n), "req", len(measured)),
+        "requests_failed": Metric(float(len(measured) - n), "req", len(measured)),
+        "window": Metric(window_s, "s", n),
+    }
+    return metrics | _concurrency_metrics(measured, report, window_s)
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _concurrency_metrics(
+    measured: Sequence[RequestRecord], report: Report, window_s: float | None
+) -> dict[str, Metric]:
+    """Time-average of requests in flight, and how far Little's law (throughput × mean E2EL) is from it."""
+    n = len(measured)
+    if window_s is None or report.window_start_s is None or report.window_end_s is None or not n:
+        return {"concurrency": Metric(None, "req", n), "littles_law_error": Metric(None, "share", n)}
+    start, end = report.window_start_s, report.window_end_s
+    in_flight_s = sum(
+        max(
+            0.0,
+            min(record.finished_s if record.finished_s is not None else end, end) - max(record.sent_s, start),
+        )
+        for record in measured
+    )
+    concurrency = in_flight_s / window_s
+    spans = [span for record in measured if (span := e2el_s(record)) is not None]
+    little = sum(spans) / window_s
+    error = abs(little - concurrency) / concurrency if concurrency else None
+    return {"concurrency": Metric(concurrency, "req", n), "littles_law_error": Metric(error, "share", n)}
+
+
+def _runtime_metrics(
+    measured: Sequence[RequestRecord], steps: Sequence[Step], report: Report, spec: RunSpec
+) -> dict[str, Metric]:
+    ok = [record for record in measured if record.status == "ok"]
+    n = len(steps)
+
+    def mean(values: Sequence[float], unit: str) -> Metric:
+        return Metric(float(np.mean(values)) if len(values) else None, unit, len(values))
+
+    held = [step.kv_used_blocks for step in steps]
+    total = [step.kv_used_blocks + step.kv_cached_blocks + step.kv_free_blocks for step in steps]
+    slots_held = sum(held) * spec.engine.block_size
+    slots_used = sum(step.kv_used_slots for step in steps)
+    window_s = _difference(report.window_end_s, report.window_start_s)
+    busy_s = sum(step.duration_s for step in steps)
+    with_cache = [record for record in ok if record.cached_tokens is not None and record.input_tokens]
+    cached = sum(record.cached_tokens or 0 for record in with_cache)
+    prompt = sum(record.input_tokens or 0 for record in with_cache)
+    preempted = [record.preemptions for record in ok if record.preemptions is not None]
+    metrics = {
+        "queue_depth": mean([step.waiting for step in steps], "req"),
+        "running": mean([step.running for step in steps], "req"),
+        "kv_use": mean([used / whole for used, whole in zip(held, total, strict=True) if whole], "share"),
+        "step_tokens": mean([step.prefill_tokens + step.decode_tokens for step in steps], "tok"),
+        "step_time": _distribution([step.duration_s for step in steps], "s"),
+        "cache_hit_rate": Metric(cached / prompt if prompt else None, "share", len(with_cache)),
+        "acceptance_length": _acceptance_length(ok),
+        "preemptions": Metric(float(sum(preempted)) if preempted else None, "count", len(preempted)),
+        "kv_fragmentation": Metric(1 - slots_used / slots_held if slots_held else None, "share", n),
+        "idle_share": Metric(max(0.0, 1 - busy_s / window_s) if window_s and n else None, "share", n),
+    }
+    return metrics | _utilisation_metrics(measure_utilisation(steps, report, spec), n)
+
+
+def _acceptance_length(records: Sequence[RequestRecord]) -> Metric:
+    """(accepted draft tokens + steps) / steps, where a step is one the target model took for a request's tokens."""
+    speculated = [record for record in records if record.draft_tokens]
+    accepted = sum(record.accepted_tokens or 0 for record in speculated)
+    steps = sum((record.output_tokens or 0) - (record.accepted_tokens or 0) for record in speculated)
+    return Metric((accepted + steps) / steps if steps else None, "tok", len(speculated))
+
+
+def _utilisation_metrics(use: Utilisation, n: int) -> dict[str, Metric]:
+    return {
+        "mfu": Metric(use.mfu, "share", n),
+        "mbu": Metric(use.mbu, "share", n),
+        "prefill_compute_wait": Metric(use.prefill_wait, "share", use.prefill_steps),
+        "decode_compute_wait": Metric(use.decode_wait, "share", use.decode_steps),
+    }

@@ -1,0 +1,94 @@
+"""FLOPs and bytes of the steps a run took, against the peaks of the chip it ran on: MFU, MBU and waiting compute.
+
+Counts are of what the model's arithmetic needs, not of what a kernel happens to do: linear layers exactly
+(2 FLOPs per weight and token), attention from the KV slots that the running sequences held. Peaks are the node's own
+measured ceilings, or the chip record's figures on a modelled node; without peaks every figure is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runners.events import Report, Step
+from runners.spec import RunSpec
+
+BYTES_PER_WEIGHT = {"bf16": 2.0, "int8": 1.0}
+BYTES_PER_KV = {"bf16": 2.0}
+
+
+@dataclass(frozen=True)
+class StepCost:
+    flops: float
+    moved_bytes: float
+
+
+@dataclass(frozen=True)
+class Utilisation:
+    """Shares of the peaks over busy time; `*_wait` is 1 − MFU / attainable over the steps of one phase alone."""
+
+    mfu: float | None = None
+    mbu: float | None = None
+    prefill_wait: float | None = None
+    decode_wait: float | None = None
+    prefill_steps: int = 0
+    decode_steps: int = 0
+
+
+def linear_weights(shape: Mapping[str, Any]) -> tuple[int, int]:
+    """(weights of all layers' linears, weights of the output head) of a dense Llama-shaped model."""
+    hidden, ffn = int(shape["hidden_size"]), int(shape["ffn"])
+    heads, kv_heads, head_dim = int(shape["heads"]), int(shape["kv_heads"]), int(shape["head_dim"])
+    attention = hidden * head_dim * (2 * heads + 2 * kv_heads)
+    return int(shape["layers"]) * (attention + 3 * hidden * ffn), hidden * int(shape["vocab_size"])
+
+
+def step_cost(step: Step, shape: Mapping[str, Any], weights: str, kv_cache: str) -> StepCost:
+    """What one step must compute and move.
+
+    A running sequence's mean context is `kv_used_slots / running`: a decoded token attends to all of it, a prefilled
+    one to half on average. Attention costs 4 FLOPs per head dimension and key (q·k and p·v). Bytes are the weights
+    once, the context's keys and values once per running sequence, and the new keys and values.
+    """
+    body, head = linear_weights(shape)
+    tokens = step.prefill_tokens + step.decode_tokens
+    sampled = max(step.decode_tokens, 1)
+    context = step.kv_used_slots / step.running if step.running else 0.0
+    keys = step.decode_tokens * context + step.prefill_tokens * context / 2
+    width = int(shape["layers"]) * int(shape["heads"]) * int(shape["head_dim"])
+    flops = 2.0 * body * tokens + 2.0 * head * sampled + 4.0 * width * keys
+    kv_bytes = 2 * int(shape["layers"]) * int(shape["kv_heads"]) * int(shape["head_dim"]) * BYTES_PER_KV[kv_cache]
+    moved = (body + head) * BYTES_PER_WEIGHT[weights] + kv_bytes * (step.kv_used_slots + tokens)
+    return StepCost(flops, moved)
+
+
+def measure_utilisation(steps: Sequence[Step], report: Report, spec: RunSpec) -> Utilisation:
+    """MFU and MBU over the busy time of `steps`. Peaks come from `report.facts["peaks"]`:
+    `{"flops_per_s": …, "bytes_per_s": …}`, for the precision the run computed in."""
+    peaks = report.facts.get("peaks") or {}
+    flops_per_s, bytes_per_s = peaks.get("flops_per_s"), peaks.get("bytes_per_s")
+    busy_s = sum(step.duration_s for step in steps)
+    if not spec.model.shape or not flops_per_s or not bytes_per_s or not busy_s:
+        return Utilisation()
+    costs = [step_cost(step, spec.model.shape, spec.engine.weights, spec.engine.kv_cache) for step in steps]
+    prefill = [i for i, step in enumerate(steps) if step.prefill_tokens and not step.decode_tokens]
+    decode = [i for i, step in enumerate(steps) if step.decode_tokens and not step.prefill_tokens]
+
+    def wait(chosen: Sequence[int]) -> float | None:
+        time_s = sum(steps[i].duration_s for i in chosen)
+        flops = sum(costs[i].flops for i in chosen)
+        moved = sum(costs[i].moved_bytes for i in chosen)
+        if not time_s or not moved:
+            return None
+        attainable = min(1.0, flops / moved * bytes_per_s / flops_per_s)
+        return float(1 - flops / (flops_per_s * time_s) / attainable)
+
+    return Utilisation(
+        mfu=sum(cost.flops for cost in costs) / (flops_per_s * busy_s),
+        mbu=sum(cost.moved_bytes for cost in costs) / (bytes_per_s * busy_s),
+        prefill_wait=wait(prefill),
+        decode_wait=wait(decode),
+        prefill_steps=len(prefill),
+        decode_steps=len(decode),
+    )

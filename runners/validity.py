@@ -1,0 +1,219 @@
+"""When a run's figures may be used: every reason code, its threshold in one table, and the check behind it.
+
+A run without reasons is valid. An invalid one is kept and shown, but can't be called best nor enter a Pareto front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from runners.events import Report, RequestRecord, Sample, Step
+from runners.spec import RunSpec
+
+THRESHOLDS: dict[str, float] = {
+    "warmup_leak": 0,  # warm-up requests still in flight when the window opened
+    "no_steady_state": 0.5,  # least share of the window at ≥ 90 % of the intended load
+    "too_few_requests": 20,  # fewest ok requests
+    "errors_over_1pct": 0.01,  # share of measured requests that failed
+    "client_bound": 0.05,  # seconds: p99 of the load generator's own lag
+    "clock_skew": 0.005,  # seconds by which runtime times may leave the client's span
+    "cache_contaminated": 0.01,  # share of input tokens served from a cache the workload does not share on purpose
+    "node_shared": 0.2,  # share of the node's CPU time that went to processes that are not the lab's
+    "throttled": 0.05,  # share of the window's scheduler periods in which the CPU was throttled
+    "output_length_mismatch": 0,  # ok requests whose output is not as long as asked for
+    "retried": 1,  # attempts made
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a run is invalid: the value found, the threshold it broke, and a sentence for a person."""
+
+    code: str
+    message: str
+    value: float | None = None
+    threshold: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    requests: Sequence[RequestRecord]
+    measured: Sequence[RequestRecord]
+    samples: Sequence[Sample]
+    steps: Sequence[Step]
+    report: Report
+    spec: RunSpec
+    attempt: int
+
+
+def find_reasons(
+    requests: Sequence[RequestRecord],
+    samples: Sequence[Sample],
+    steps: Sequence[Step],
+    report: Report,
+    spec: RunSpec,
+    *,
+    attempt: int = 1,
+) -> list[Reason]:
+    """Every reason that holds; an empty list means valid."""
+    measured = [record for record in requests if record.phase == "measured"]
+    evidence = Evidence(requests, measured, samples, steps, report, spec, attempt)
+    return [reason for check in CHECKS for reason in check(evidence)]
+
+
+def _broken(code: str, value: float, message: str) -> Reason:
+    return Reason(code, message, float(value), THRESHOLDS[code])
+
+
+def _cancelled(e: Evidence) -> Iterator[Reason]:
+    if e.report.outcome == "cancelled":
+        yield Reason("cancelled", "the run was cancelled before its end")
+
+
+def _warmup_leak(e: Evidence) -> Iterator[Reason]:
+    start = e.report.window_start_s
+    if start is None:
+        return
+    late = [r for r in e.requests if r.phase == "warmup" and (r.finished_s is None or r.finished_s > start)]
+    if len(late) > THRESHOLDS["warmup_leak"]:
+        yield _broken("warmup_leak", len(late), f"{len(late)} warm-up requests ran into the measured window")
+
+
+def _no_steady_state(e: Evidence) -> Iterator[Reason]:
+    start, end = e.report.window_start_s, e.report.window_end_s
+    if start is None or end is None or end <= start or not e.measured:
+        yield _broken("no_steady_state", 0.0, "there is no measured window")
+        return
+    arrival = e.spec.workload.arrival
+    if arrival.kind == "closed":
+        share = _share_at_load(e.measured, start, end, 0.9 * min(arrival.max_concurrency, len(e.measured)))
+        if share < THRESHOLDS["no_steady_state"]:
+            message = f"at least 90 % of {arrival.max_concurrency} users were in flight for {share:.0%} of the window"
+            yield _broken("no_steady_state", share, message)
+    else:
+        share = _served_share(e.measured)
+        if share < THRESHOLDS["no_steady_state"]:
+            message = f"only {share:.0%} of the requests had finished when the last arrived: the backlog kept growing"
+            yield _broken("no_steady_state", share, message)
+
+
+def _share_at_load(records: Sequence[RequestRecord], start: float, end: float, load: float) -> float:
+    """Share of [start, end] with at least `load` requests in flight."""
+    changes = [(record.sent_s, 1) for record in records]
+    changes += [(record.finished_s, -1) for record in records if record.finished_s is not None]
+    at_load_s, in_flight, last = 0.0, 0, start
+    for time_s, change in sorted(changes):
+        now = min(max(time_s, start), end)
+        if in_flight >= load:
+            at_load_s += now - last
+        in_flight, last = in_flight + change, now
+    if in_flight >= load:
+        at_load_s += end - last
+    return at_load_s / (end - start)
+
+
+def _served_share(records: Sequence[RequestRecord]) -> float:
+    last_sent = max(record.sent_s for record in records)
+    before = [record for record in records if record.sent_s < last_sent]
+    done = [record for record in before if record.finished_s is not None and record.finished_s <= last_sent]
+    return len(done) / len(before) if before else 1.0
+
+
+def _too_few_requests(e: Evidence) -> Iterator[Reason]:
+    ok = sum(record.status == "ok" for record in e.measured)
+    if ok < THRESHOLDS["too_few_requests"]:
+        yield _broken("too_few_requests", ok, f"{ok} requests finished; at least 20 are needed")
+
+
+def _errors(e: Evidence) -> Iterator[Reason]:
+    failed = sum(record.status != "ok" for record in e.measured)
+    share = failed / len(e.measured) if e.measured else 0.0
+    if share > THRESHOLDS["errors_over_1pct"]:
+        yield _broken("errors_over_1pct", share, f"{failed} of {len(e.measured)} requests failed")
+
+
+def _client_bound(e: Evidence) -> Iterator[Reason]:
+    lag_s = e.report.client.get("p99_lag_s")
+    if lag_s is not None and lag_s > THRESHOLDS["client_bound"]:
+        yield _broken("client_bound", lag_s, f"the load generator itself was late by {lag_s * 1000:.0f} ms at p99")
+
+
+def _clock_skew(e: Evidence) -> Iterator[Reason]:
+    worst = 0.0
+    for record in e.measured:
+        if record.queued_s is not None:
+            worst = max(worst, record.sent_s - record.queued_s)
+        if record.prefill_done_s is not None and record.first_token_s is not None:
+            worst = max(worst, record.prefill_done_s - record.first_token_s)
+    if worst > THRESHOLDS["clock_skew"]:
+        yield _broken("clock_skew", worst, f"runtime and client clocks disagree by {worst * 1000:.1f} ms")
+
+
+def _cache_contaminated(e: Evidence) -> Iterator[Reason]:
+    known = [record for record in e.measured if record.cached_tokens is not None and record.input_tokens]
+    total = sum(record.input_tokens or 0 for record in known)
+    share = sum(record.cached_tokens or 0 for record in known) / total if total else 0.0
+    if share > THRESHOLDS["cache_contaminated"]:
+        message = f"{share:.1%} of input tokens came from the prefix cache, though no prefix is shared on purpose"
+        yield _broken("cache_contaminated", share, message)
+
+
+def _node_shared(e: Evidence) -> Iterator[Reason]:
+    share = e.report.facts.get("foreign_cpu_share")
+    if share is not None and share > THRESHOLDS["node_shared"]:
+        yield _broken("node_shared", share, f"processes other than the lab's used {share:.0%} of the node's CPU time")
+
+
+def _throttled(e: Evidence) -> Iterator[Reason]:
+    share = e.report.facts.get("throttled_share")
+    if share is not None and share > THRESHOLDS["throttled"]:
+        yield _broken("throttled", share, f"the CPU was throttled in {share:.0%} of the scheduler's periods")
+
+
+def _output_length(e: Evidence) -> Iterator[Reason]:
+    if not e.spec.workload.sampling.ignore_eos:
+        return
+    wrong = sum(
+        record.status == "ok" and record.target_output_tokens not in (None, record.output_tokens)
+        for record in e.measured
+    )
+    if wrong > THRESHOLDS["output_length_mismatch"]:
+        yield _broken("output_length_mismatch", wrong, f"{wrong} outputs are not as long as was asked for")
+
+
+def _retried(e: Evidence) -> Iterator[Reason]:
+    if e.attempt > THRESHOLDS["retried"]:
+        yield _broken("retried", e.attempt, f"this is attempt {e.attempt}: an earlier one was lost or failed")
+
+
+def _emulated_speed(e: Evidence) -> Iterator[Reason]:
+    if e.report.facts.get("emulated"):
+        yield Reason("emulated_speed", "the format or the chip was emulated, so its speed says nothing")
+
+
+def _speculative_chip(e: Evidence) -> Iterator[Reason]:
+    if (e.spec.chip or {}).get("speculative"):
+        yield Reason("speculative_chip", "the chip's record stands in for figures its vendor has not disclosed")
+
+
+CHECKS: tuple[Callable[[Evidence], Iterator[Reason]], ...] = (
+    _cancelled,
+    _warmup_leak,
+    _no_steady_state,
+    _too_few_requests,
+    _errors,
+    _client_bound,
+    _clock_skew,
+    _cache_contaminated,
+    _node_shared,
+    _throttled,
+    _output_length,
+    _retried,
+    _emulated_speed,
+    _speculative_chip,
+)
