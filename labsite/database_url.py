@@ -19,9 +19,7 @@ def database_settings(url: str) -> dict[str, Any]:
         raise BadDatabaseUrl(f"DATABASE_URL has the scheme {parts.scheme!r}, allowed: {', '.join(SCHEMES)}")
     name = unquote(parts.path.lstrip("/"))
     if not name:
-        raise BadDatabaseUrl(
-            "DATABASE_URL names no database: expected postgresql://user:password@host:port/name"
-        )
+        raise BadDatabaseUrl("DATABASE_URL names no database: expected postgresql://user:password@host:port/name")
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     host = query.pop("host", None) or unquote(parts.hostname or "")
     return {

@@ -35,9 +35,7 @@ class EmbeddedPostgres:
 
     name = "postgres"
 
-    def __init__(
-        self, home: Path, *, outlives_us: bool = True, options: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, home: Path, *, outlives_us: bool = True, options: dict[str, str] | None = None) -> None:
         self._outlives_us = outlives_us
         self._options = options or {}
         self._bin = _binaries()
@@ -164,9 +162,7 @@ class EmbeddedPostgres:
         role, name, password = sql.Identifier(ROLE), sql.Identifier(NAME), sql.Literal(self._password)
         with self._connect("postgres") as connection:
             if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [ROLE]).fetchone():
-                connection.execute(
-                    sql.SQL("CREATE ROLE {} LOGIN CREATEDB PASSWORD {}").format(role, password)
-                )
+                connection.execute(sql.SQL("CREATE ROLE {} LOGIN CREATEDB PASSWORD {}").format(role, password))
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME]).fetchone():
                 connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, role))
 

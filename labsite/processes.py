@@ -141,9 +141,7 @@ def command_prefix(user: SystemUser | None, needed: Iterable[Path]) -> list[str]
         return []
     setpriv = shutil.which("setpriv")
     if setpriv is None:
-        raise StartFailed(
-            "setpriv (package util-linux) is needed to run PostgreSQL when the lab runs as root"
-        )
+        raise StartFailed("setpriv (package util-linux) is needed to run PostgreSQL when the lab runs as root")
     prefix = [setpriv, f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "--no-new-privs"]
     if all(_open_to(user, path) for path in needed):
         return [*prefix, "--bounding-set=-all"]

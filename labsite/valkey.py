@@ -82,9 +82,7 @@ class EmbeddedValkey:
     def is_running(self) -> bool:
         try:
             return (
-                self.process is not None
-                and self.process.is_running()
-                and self.process.status() != psutil.STATUS_ZOMBIE
+                self.process is not None and self.process.is_running() and self.process.status() != psutil.STATUS_ZOMBIE
             )
         except psutil.NoSuchProcess:
             return False

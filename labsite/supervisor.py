@@ -1,0 +1,163 @@
+"""Keeps processes running: starts them, restarts those that end with back-off, ends them all.
+
+It knows nothing of what they do. One thread, one loop; every event is one line to `say`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from labsite.processes import StartFailed, end_processes, last_lines, spawn
+
+FIRST_BACKOFF_S = 1.0
+LONGEST_BACKOFF_S = 30.0
+HEALTHY_AFTER_S = 60.0
+GRACE_S = 7.0
+# What marks a process as a child of the lab on a home, its own children included; see `leftovers`.
+MARK = "LAB_CHILD_OF"
+
+Say = Callable[[str], None]
+
+
+class Server(Protocol):
+    """An embedded server: it starts and stops itself, we watch it."""
+
+    name: str
+    process: psutil.Process | None
+
+    def start(self) -> None: ...
+    def is_running(self) -> bool: ...
+    def stop(self) -> None: ...
+
+
+@dataclass
+class Child:
+    """A process of the lab. `command` is asked at every start, since it may depend on what is in the home by then."""
+
+    name: str
+    command: Callable[[], Sequence[str | Path]]
+    env: dict[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.process = spawn(self.command(), log=self.log, env=self.env)
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def how_it_ended(self) -> str:
+        code = self.process.returncode if self.process else None
+        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with status {code}"
+        return f"{how}: {last_lines(self.log, 1)[:200]} (see {self.log})"
+
+
+@dataclass
+class _Watch:
+    started_at: float = 0.0
+    failures: int = 0
+    restart_at: float | None = None
+
+
+@dataclass
+class Supervisor:
+    """`servers` are started by their owner, before the children; children are started by `add`."""
+
+    say: Say
+    servers: Sequence[Server] = ()
+    children: list[Child] = field(default_factory=list)
+    _watches: dict[str, _Watch] = field(default_factory=dict)
+
+    def add(self, child: Child) -> None:
+        self.children.append(child)
+        self._start(child)
+
+    def tick(self) -> None:
+        """Restarts what has ended and is due. To be called several times a second."""
+        items: list[Server | Child] = [*self.servers, *self.children]
+        for item in items:
+            watch = self._watches.setdefault(item.name, _Watch(started_at=time.monotonic()))
+            if item.is_running():
+                continue
+            if watch.restart_at is None:
+                how = item.how_it_ended() if isinstance(item, Child) else "ended"
+                self._plan_restart(item.name, watch, how)
+            elif time.monotonic() >= watch.restart_at:
+                self._start(item)
+        self._reap_orphans()
+
+    def stop(self) -> None:
+        """Ends every descendant but the servers, then the servers; nothing of ours is left when it returns."""
+        running = [child.process.pid for child in self.children if child.process and child.is_running()]
+        end_processes([psutil.Process(pid) for pid in running], GRACE_S)
+        end_processes(self._descendants(), 0.5)
+        for server in reversed(self.servers):
+            server.stop()
+        self._reap_orphans()
+
+    def _start(self, item: Server | Child) -> None:
+        watch = self._watches.setdefault(item.name, _Watch())
+        restarted = watch.restart_at is not None
+        watch.started_at, watch.restart_at = time.monotonic(), None
+        try:
+            item.start()
+        except (OSError, StartFailed) as error:
+            self._plan_restart(item.name, watch, f"did not start: {error}")
+            return
+        if restarted:
+            self.say(f"{item.name} restarted")
+
+    def _plan_restart(self, name: str, watch: _Watch, how: str) -> None:
+        now = time.monotonic()
+        watch.failures = 1 if now - watch.started_at > HEALTHY_AFTER_S else watch.failures + 1
+        wait_s = min(FIRST_BACKOFF_S * 2 ** (watch.failures - 1), LONGEST_BACKOFF_S)
+        watch.restart_at = now + wait_s
+        self.say(f"{name} {how}; restart in {wait_s:.0f} s")
+
+    def _descendants(self) -> list[psutil.Process]:
+        """All processes below us, those of the servers left out."""
+        servers = {server.process.pid for server in self.servers if server.process}
+        found: list[psutil.Process] = []
+        for process in psutil.Process().children():
+            if process.pid not in servers:
+                found += [process, *_children_of(process)]
+        return found
+
+    def _reap_orphans(self) -> None:
+        """Orphans of our children become ours (we are their subreaper): takes the exit status of the ended."""
+        known = {child.process.pid for child in self.children if child.process}
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in known:
+                return
+            os.waitpid(ended.si_pid, 0)
+
+
+def _children_of(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def leftovers(home: Path) -> list[psutil.Process]:
+    """Processes of an earlier lab on this home that was killed, by the mark in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(home) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
