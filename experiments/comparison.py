@@ -1,0 +1,57 @@
+"""From stored runs to the comparison that the API and the pages show. The statistics are in experiments.analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from experiments.analysis.compare import RunResult, TrialResult, compare_trials, flatten_metrics
+from experiments.models import RUN_ENDED, Experiment, Run, Trial
+from experiments.selectors import RunOnNode, TrialWithRuns, readable_experiments, runs_on_nodes, trials_with_runs
+from labsite.accounts.models import User
+
+MAX_TRIALS = 100
+
+
+def compare_experiment(experiment: Experiment) -> dict[str, Any]:
+    """All trials of one experiment against its baseline (without one: its first trial)."""
+    return compare_trials(results_of(trials_with_runs(experiment.id)), experiment.spec.get("baseline") or {})
+
+
+def readable_trials(user: User, trial_ids: Sequence[int]) -> list[TrialWithRuns]:
+    """The trials of any experiments, in the order asked for; those that are not the user's to read are left out."""
+    wanted = list(dict.fromkeys(trial_ids))[:MAX_TRIALS]
+    found = Trial.objects.filter(id__in=wanted, experiment__in=readable_experiments(user)).select_related("experiment")
+    entries = {trial.id: TrialWithRuns(trial) for trial in found}
+    runs = Run.objects.filter(trial_id__in=entries).defer("spec").order_by("repeat")
+    for entry in runs_on_nodes(runs):
+        entries[entry.run.trial_id].runs.append(entry)
+    return [entries[trial_id] for trial_id in wanted if trial_id in entries]
+
+
+def results_of(entries: Iterable[TrialWithRuns]) -> list[TrialResult]:
+    return [
+        TrialResult(
+            entry.trial.id,
+            entry.trial.experiment_id,
+            entry.trial.settings,
+            tuple(_run_result(one) for one in entry.runs if one.run.state in RUN_ENDED),
+        )
+        for entry in entries
+    ]
+
+
+def _run_result(entry: RunOnNode) -> RunResult:
+    run = entry.run
+    values = flatten_metrics(run.summary or {})
+    tokens = values.get("output_tokens")
+    return RunResult(
+        id=run.id,
+        repeat=run.repeat,
+        node=entry.node or "",
+        modelled=bool(entry.modelled),
+        valid=bool(run.valid),
+        reasons=tuple(run.reasons) or (() if run.valid else (run.state,)),
+        output_tokens=None if tokens is None else int(tokens),
+        values=values,
+    )

@@ -1,0 +1,108 @@
+"""How a figure is written for a person: three significant digits, its unit, milliseconds only here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+NAMES: dict[str, str] = {
+    "output_throughput": "Output throughput",
+    "total_throughput": "Total throughput",
+    "request_throughput": "Request throughput",
+    "goodput": "Goodput",
+    "goodput_share": "Goodput share",
+    "token_goodput": "Token goodput",
+    "ttft": "TTFT",
+    "effective_ttft": "Effective TTFT",
+    "tpot": "TPOT",
+    "itl": "ITL",
+    "icl": "ICL",
+    "e2el": "E2EL",
+    "interactivity": "Interactivity",
+    "queue_wait": "Queue wait",
+    "prefill_time": "Prefill time",
+    "concurrency": "Concurrency",
+    "littles_law_error": "Little’s law error",
+    "queue_depth": "Queue depth",
+    "running": "Running",
+    "kv_use": "KV use",
+    "kv_fragmentation": "KV fragmentation",
+    "step_tokens": "Tokens a step",
+    "step_time": "Step time",
+    "cache_hit_rate": "Cache hit rate",
+    "acceptance_length": "Acceptance length",
+    "preemptions": "Preemptions",
+    "idle_share": "Idle share",
+    "mfu": "MFU",
+    "mbu": "MBU",
+    "prefill_compute_wait": "Prefill compute wait",
+    "decode_compute_wait": "Decode compute wait",
+    "output_throughput_per_chip": "Output throughput per chip",
+    "output_tokens_per_usd": "Output tokens per $",
+    "cost_per_million_output_tokens": "Cost per million output tokens",
+    "output_tokens": "Output tokens",
+    "input_tokens": "Input tokens",
+    "requests_ok": "Requests ok",
+    "requests_failed": "Requests failed",
+    "window": "Measured window",
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a metric's stored values turn into shown ones: `shown = stored * factor`, in `unit`."""
+
+    factor: float
+    unit: str
+
+
+def name_of(metric: str) -> str:
+    """A metric's name as people write it; the tail's is that of its metric with the percentile."""
+    if metric in NAMES:
+        return NAMES[metric]
+    base, _, percentile = metric.rpartition("_")
+    return f"{NAMES[base]} {percentile}" if base in NAMES else metric
+
+
+def scale_for(unit: str, largest: float | None) -> Scale:
+    """Seconds below one second are shown in ms, shares in %; `largest` sets one scale for a whole column."""
+    if unit == "s" and largest is not None and abs(largest) < 1:
+        return Scale(1000, "ms")
+    if unit == "share":
+        return Scale(100, "%")
+    return Scale(1, unit)
+
+
+def digits(value: float) -> str:
+    """Three significant digits, without an exponent, thousands set apart by a thin space."""
+    if value == 0:
+        return "0"
+    if not math.isfinite(value):
+        return str(value)
+    places = max(0, 2 - math.floor(math.log10(abs(value))))
+    rounded = round(value, places) if places else float(round(value, 2 - math.floor(math.log10(abs(value)))))
+    return f"{rounded:,.{min(places, 6)}f}".replace(",", "\u2009")
+
+
+def shown(value: float | None, unit: str, scale: Scale | None = None) -> str:
+    """The figure with its unit; a dash where nothing was measured."""
+    if value is None:
+        return "–"
+    scale = scale or scale_for(unit, value)
+    text = digits(value * scale.factor)
+    return f"{text}\u00a0{scale.unit}".strip() if scale.unit not in ("count", "") else text
+
+
+def setting_value(value: Any) -> str:
+    """A setting as it stands in the document."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def settings_label(settings: dict[str, Any]) -> str:
+    """A trial's settings in a line, each path by its last part: `weights int8 · max_num_seqs 8`."""
+    return (
+        " · ".join(f"{path.split('.')[-1]} {setting_value(value)}" for path, value in settings.items()) or "as written"
+    )

@@ -1,0 +1,52 @@
+"""Filters and tags of the pages; what they write is decided in experiments.display."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from experiments import display
+
+register = template.Library()
+register.filter("metric_name", display.name_of)
+register.filter("setting_value", display.setting_value)
+register.filter("settings_label", display.settings_label)
+
+
+@register.filter
+def figure(value: float | None, unit: str = "") -> str:
+    return display.shown(value, unit)
+
+
+@register.filter
+def digits(value: float | None) -> str:
+    return "–" if value is None else display.digits(value)
+
+
+@register.filter
+def get(mapping: dict[str, Any], key: str) -> Any:
+    return mapping.get(key)
+
+
+@register.simple_tag
+def interval(metric: dict[str, Any] | None, largest: float | None = None) -> SafeString:
+    """A median with its interval beneath, or a dash: the inside of a table cell."""
+    if not metric:
+        return SafeString("–")
+    scale = display.scale_for(metric["unit"], largest if largest is not None else metric["median"])
+    value = display.shown(metric["median"], metric["unit"], scale)
+    if metric.get("low") is None:
+        return format_html("{}<small>{}</small>", value, metric.get("method") or "no interval")
+    low, high = (display.digits(metric[end] * scale.factor) for end in ("low", "high"))
+    return format_html("{}<small>{} – {}</small>", value, low, high)
+
+
+@register.simple_tag
+def signed(value: float | None) -> str:
+    """A relative change in percent with its sign."""
+    if value is None:
+        return "–"
+    return f"{'+' if value >= 0 else '−'}{display.digits(abs(value) * 100)}\u00a0%"
