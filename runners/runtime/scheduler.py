@@ -198,7 +198,6 @@ class Scheduler:
         self.pool.release(sequence.block_table)
         sequence.block_table = ()
         sequence.num_computed_tokens = 0
-        sequence.num_published_blocks = 0
 
     def _publish_full_blocks(self, sequence: Sequence) -> None:
         size = self.pool.block_size

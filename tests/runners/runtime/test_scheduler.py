@@ -190,9 +190,7 @@ def test_a_sequence_that_is_last_itself_gives_way() -> None:
 
 
 @pytest.mark.parametrize(("prefix_cache", "cached_tokens"), [(True, 4), (False, 0)])
-def test_a_preempted_sequence_resumes_with_what_the_cache_kept(
-    prefix_cache: bool, cached_tokens: int
-) -> None:
+def test_a_preempted_sequence_resumes_with_what_the_cache_kept(prefix_cache: bool, cached_tokens: int) -> None:
     scheduler, first, second = preempt_one(prefix_cache=prefix_cache)
     scheduler.remove(first, SequenceState.ABORTED)
     plan = run_step(scheduler)

@@ -1,0 +1,192 @@
+"""Whatever the requests, their timing, the pool and the limits: outputs are those of a plain, cache-free chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from reference_executor import VOCAB_SIZE, ReferenceExecutor, expected_output
+
+from runners.runtime.engine import Engine, StepOutput
+from runners.runtime.scheduler import SchedulerConfig
+from runners.runtime.sequence import SamplingParams, SequenceState
+
+
+@dataclass(frozen=True)
+class Request:
+    prompt_ids: tuple[int, ...]
+    params: SamplingParams
+    priority: int
+    arrives_at: int
+    aborted_after: int | None
+
+
+@dataclass(frozen=True)
+class Setup:
+    num_blocks: int
+    block_size: int
+    config: SchedulerConfig
+    requests: list[Request]
+
+    @property
+    def num_slots(self) -> int:
+        return self.num_blocks * self.block_size
+
+
+@st.composite
+def setups(draw: st.DrawFn) -> Setup:
+    """A pool so small that preemption and eviction are common, prompts so alike that prefixes are shared."""
+    block_size, num_blocks = draw(st.integers(1, 4)), draw(st.integers(2, 12))
+    slots = block_size * num_blocks
+    max_num_seqs = draw(st.integers(1, 5))
+    config = SchedulerConfig(
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=draw(st.integers(max_num_seqs, max_num_seqs + 12)),
+        prefix_cache=draw(st.booleans()),
+        chunked_prefill=draw(st.booleans()),
+    )
+    longest = slots if config.chunked_prefill else min(slots, config.max_num_batched_tokens)
+    document = tuple(draw(st.lists(st.integers(0, 1), min_size=longest, max_size=longest)))
+    requests = draw(st.lists(requests_about(document, slots), min_size=1, max_size=8))
+    return Setup(num_blocks, block_size, config, requests)
+
+
+@st.composite
+def requests_about(draw: st.DrawFn, document: tuple[int, ...], slots: int) -> Request:
+    """The beginning of the document, perhaps with another last token, and an output that just fits or is short."""
+    prompt = document[: draw(st.integers(1, len(document)))]
+    prompt = (*prompt[:-1], draw(st.integers(0, 1)))
+    room = slots + 1 - len(prompt)
+    max_tokens = draw(st.integers(1, room) | st.just(room))
+    params = SamplingParams(
+        max_tokens=max_tokens,
+        min_tokens=draw(st.integers(0, max_tokens)),
+        seed=draw(st.integers(0, 1)),
+        ignore_eos=draw(st.booleans()),
+        stop_token_ids=tuple(draw(st.lists(st.integers(0, VOCAB_SIZE - 1), max_size=2))),
+    )
+    aborted_after = draw(st.none() | st.integers(0, 12))
+    return Request(prompt, params, draw(st.integers(0, 2)), draw(st.integers(0, 8)), aborted_after)
+
+
+@dataclass
+class Outcome:
+    tokens: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    aborted: set[str] = field(default_factory=set)
+    preempted: int = 0
+    cached_tokens: int = 0
+
+
+def simulate(setup: Setup) -> Outcome:
+    """Drive the engine through all arrivals and aborts to its end, checking every step on the way."""
+    engine = Engine(ReferenceExecutor(setup.num_blocks, setup.block_size), setup.config)
+    outcome, now = Outcome(), 0
+    last_event = max(request.arrives_at + (request.aborted_after or 0) for request in setup.requests)
+    while engine.has_work or now <= last_event:
+        arrive_and_abort(engine, setup, outcome, now)
+        check_step(engine, setup, outcome)
+        now += 1
+        assert now < 10_000, "the engine makes no progress"
+    assert engine.step() is None
+    assert engine.stats().kv_used_blocks == engine.stats().kv_used_slots == 0
+    return outcome
+
+
+def arrive_and_abort(engine: Engine, setup: Setup, outcome: Outcome, now: int) -> None:
+    for name, request in named(setup):
+        if request.arrives_at == now:
+            engine.add(name, request.prompt_ids, request.params, request.priority)
+            outcome.tokens[name] = ()
+        if request.aborted_after is not None and request.arrives_at + request.aborted_after == now:
+            assert engine.abort(name) == (name not in outcome.reasons)
+            if name not in outcome.reasons:
+                outcome.aborted.add(name)
+            engine.check_integrity()
+
+
+def check_step(engine: Engine, setup: Setup, outcome: Outcome) -> None:
+    running = list(engine._scheduler.running)
+    decoding = [sequence for sequence in running if sequence.num_uncomputed_tokens == 1]
+    had_work = engine.has_work
+    output = engine.step()
+    engine.check_integrity()
+    assert (output is not None) == had_work
+    if output is None:
+        return
+    check_budget_and_accounting(engine, setup, output)
+    sampled = {token.request_id for token in output.tokens}
+    for sequence in decoding:
+        assert sequence.request_id in sampled or sequence.state is SequenceState.WAITING
+    assert not running or running[0].state is not SequenceState.WAITING, "the first in order was preempted"
+    for token in output.tokens:
+        assert token.request_id not in outcome.reasons and token.request_id not in outcome.aborted
+        outcome.tokens[token.request_id] += (token.token_id,)
+        if token.finish_reason:
+            outcome.reasons[token.request_id] = token.finish_reason
+    outcome.preempted += output.step.preempted
+    outcome.cached_tokens += output.step.cached_tokens
+
+
+def check_budget_and_accounting(engine: Engine, setup: Setup, output: StepOutput) -> None:
+    executor = engine.executor
+    assert isinstance(executor, ReferenceExecutor)
+    batch, step = executor.batches[-1], output.step
+    scheduled = sum(len(share.token_ids) for share in batch)
+    assert 0 < scheduled == step.prefill_tokens + step.decode_tokens <= setup.config.max_num_batched_tokens
+    assert len(batch) <= step.running <= setup.config.max_num_seqs
+    assert step.kv_used_blocks + step.kv_cached_blocks + step.kv_free_blocks == setup.num_blocks
+    assert 0 < step.kv_used_slots <= step.kv_used_blocks * setup.block_size
+    stats, slots = engine.stats(), set()
+    for sequence in engine._scheduler.running:
+        for position in range(sequence.num_computed_tokens):
+            block = sequence.block_table[position // setup.block_size]
+            slots.add((block, position % setup.block_size))
+    assert stats.kv_used_slots == len(slots)
+    if not setup.config.prefix_cache:
+        assert step.cached_tokens == step.kv_cached_blocks == 0
+
+
+def named(setup: Setup) -> list[tuple[str, Request]]:
+    return [(str(number), request) for number, request in enumerate(setup.requests)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(setup=setups())
+def test_every_request_gives_what_it_gives_alone(setup: Setup) -> None:
+    outcome = simulate(setup)
+    event(f"preemptions: {min(outcome.preempted, 3)}, cache hits: {outcome.cached_tokens > 0}")
+    for name, request in named(setup):
+        expected = expected_output(request.prompt_ids, request.params)
+        if name in outcome.aborted:
+            assert outcome.tokens[name] == expected[: len(outcome.tokens[name])]
+            continue
+        assert outcome.tokens[name] == expected
+        stopped = len(expected) < request.params.max_tokens
+        assert outcome.reasons[name] == "stop" if stopped else outcome.reasons[name] in ("stop", "length")
+
+
+@settings(max_examples=100, deadline=None)
+@given(setup=setups(), prefix_cache=st.booleans(), budget=st.integers(5, 30))
+def test_limits_and_cache_change_when_tokens_come_but_never_which(
+    setup: Setup, prefix_cache: bool, budget: int
+) -> None:
+    patient = replace(setup, requests=[replace(request, aborted_after=None) for request in setup.requests])
+    other = SchedulerConfig(max_num_seqs=5, max_num_batched_tokens=budget, prefix_cache=prefix_cache)
+    assert simulate(patient).tokens == simulate(replace(patient, config=other)).tokens
+
+
+def test_the_properties_do_meet_preemption_cache_hits_and_aborts() -> None:
+    """One fixed setup that has all three at once, so that the properties above can't pass on empty ground."""
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    prompts = [(1, 0, 1, 1, 0, 0, 1, number % 3) for number in range(8)]
+    requests = [
+        Request(prompt, params, number % 2, number * 4, 3 if number == 5 else None)
+        for number, prompt in enumerate(prompts)
+    ]
+    outcome = simulate(Setup(7, 4, SchedulerConfig(max_num_seqs=4, max_num_batched_tokens=8), requests))
+    assert outcome.preempted > 0
+    assert outcome.cached_tokens > 0
+    assert outcome.aborted == {"5"}
+    assert len(outcome.reasons) == 7
