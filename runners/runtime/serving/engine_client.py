@@ -171,10 +171,8 @@ class EngineClient:
                 if stream := self._streams.get(request_id):
                     self._metrics.accepted(len(stream.prompt_ids))
                     stream.accept()
-            case Rejected(request_id, field, message):
-                code = "context_length_exceeded" if field in {"prompt", "max_tokens"} else "invalid_value"
-                if stream := self._streams.pop(request_id, None):
-                    stream.fail(ApiError(400, message, param=field, code=code))
+            case Rejected():
+                self._on_rejected(report)
             case Aborted():
                 self._on_aborted(report)
             case Loading(phase):
@@ -185,6 +183,12 @@ class EngineClient:
                 self.ready.set_result(report)
             case Fatal(message):
                 self._failure = message
+
+    def _on_rejected(self, report: Rejected) -> None:
+        if stream := self._streams.pop(report.request_id, None):
+            code = "context_length_exceeded" if report.field in {"prompt", "max_tokens"} else "invalid_value"
+            param = stream.prompt_field if report.field == "prompt" else report.field
+            stream.fail(ApiError(400, report.message, param=param, code=code))
 
     def _on_progress(self, report: Progress) -> None:
         self._steps.append(report.step)

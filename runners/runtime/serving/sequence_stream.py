@@ -32,13 +32,20 @@ class Delta:
 class SequenceStream:
     """Open → (stopping, when a stop string is complete) → finished or failed.
 
-    `wake` is set at each change; the sequences of one HTTP request share it.
+    `wake` is set at each change; the sequences of one HTTP request share it. `prompt_field` is what the client
+    calls the prompt, for errors.
     """
 
     def __init__(
-        self, request_id: str, prompt_ids: tuple[int, ...], detokenizer: Detokenizer, wake: asyncio.Event
+        self,
+        request_id: str,
+        prompt_ids: tuple[int, ...],
+        detokenizer: Detokenizer,
+        wake: asyncio.Event,
+        prompt_field: str = "prompt",
     ) -> None:
         self.request_id = request_id
+        self.prompt_field = prompt_field
         self.prompt_ids = prompt_ids
         self.received_s = time.monotonic()
         self.accepted = False

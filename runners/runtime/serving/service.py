@@ -68,12 +68,11 @@ class Service:
         streams: list[SequenceStream] = []
         try:
             for i, prompt in enumerate(prompts):
-                params = body.sampling_params(
-                    max_tokens_of(body, len(prompt), facts.context_len), self.stop_token_ids
-                )
-                detokenizer = Detokenizer(tokenizer.token_bytes, body.stop, body.min_tokens)
                 name = request_id if len(prompts) == 1 else f"{request_id}-{i}"
-                stream = SequenceStream(name, prompt, detokenizer, wake)
+                detokenizer = Detokenizer(tokenizer.token_bytes, body.stop, body.min_tokens)
+                stream = SequenceStream(name, prompt, detokenizer, wake, prompt_field(body))
+                max_tokens = max_tokens_of(body, len(prompt), facts.context_len)
+                params = body.sampling_params(max_tokens, self.stop_token_ids)
                 self.engine.submit(stream, params, body.priority)
                 streams.append(stream)
         except BaseException:
@@ -94,10 +93,17 @@ def encode_prompts(tokenizer: Tokenizer, body: GenerationBody) -> list[tuple[int
         return [tuple(tokenizer.encode(text))]
     if not isinstance(body, CompletionBody):
         raise TypeError(f"no prompt is known of a {type(body).__name__}")
-    return [
+    prompts = [
         tuple(tokenizer.encode(prompt)) if isinstance(prompt, str) else known_ids(tokenizer, prompt)
         for prompt in body.prompt
     ]
+    if not all(prompts):
+        raise bad_field("prompt", "is empty; allowed: at least one token", code="invalid_value")
+    return prompts
+
+
+def prompt_field(body: GenerationBody) -> str:
+    return "messages" if isinstance(body, ChatBody) else "prompt"
 
 
 def known_ids(tokenizer: Tokenizer, ids: tuple[int, ...]) -> tuple[int, ...]:

@@ -34,9 +34,7 @@ def test_defaults_are_those_of_openai() -> None:
 
 
 def test_null_means_not_given() -> None:
-    body = parse(
-        CompletionBody, raw(PLAIN | {"temperature": None, "stop": None, "n": None, "logprobs": None})
-    )
+    body = parse(CompletionBody, raw(PLAIN | {"temperature": None, "stop": None, "n": None, "logprobs": None}))
     assert body.temperature == 1.0
 
 
@@ -173,9 +171,7 @@ json_values = st.recursive(
 )
 
 
-@given(
-    st.dictionaries(st.sampled_from([*CompletionBody.model_fields, *ChatBody.model_fields, "n"]), json_values)
-)
+@given(st.dictionaries(st.sampled_from([*CompletionBody.model_fields, *ChatBody.model_fields, "n"]), json_values))
 def test_any_object_is_taken_or_refused_with_a_status(body: dict[str, object]) -> None:
     for kind in (CompletionBody, ChatBody):
         try:

@@ -1,0 +1,150 @@
+"""The engine process's loop, on a real engine: commands are obeyed between any two steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+
+import pytest
+from reference_executor import ReferenceExecutor
+
+from runners.runtime.engine import Engine
+from runners.runtime.executor import ScheduledSequence, StepResult
+from runners.runtime.scheduler import SchedulerConfig
+from runners.runtime.sequence import SamplingParams
+from runners.runtime.serving.engine_process import EngineLoop
+from runners.runtime.serving.messages import (
+    Abort,
+    Aborted,
+    Accepted,
+    Add,
+    Command,
+    Progress,
+    Rejected,
+    Report,
+    Stop,
+)
+
+DEADLINE_S = 20.0
+
+
+class GatedExecutor(ReferenceExecutor):
+    """Each step waits until the test lets it go on, so that a command can be sent in the midst of one."""
+
+    def __init__(self) -> None:
+        super().__init__(num_blocks=16, block_size=4)
+        self.begun, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
+
+    def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
+        self.begun.release()
+        assert self.may_end.acquire(timeout=DEADLINE_S)
+        return super().execute(batch)
+
+
+class Harness:
+    """The loop in a thread, and our end of its connection."""
+
+    def __init__(self) -> None:
+        self.executor = GatedExecutor()
+        self.engine = Engine(self.executor, SchedulerConfig(max_num_seqs=4, max_num_batched_tokens=8))
+        ours, theirs = Pipe()
+        self.connection: Connection[Command, Report] = ours
+        self.thread = threading.Thread(target=EngineLoop(self.engine, theirs).run, daemon=True)
+        self.thread.start()
+
+    def send(self, *commands: Command) -> None:
+        for command in commands:
+            self.connection.send(command)
+
+    def receive(self) -> Report:
+        assert self.connection.poll(DEADLINE_S), "the loop said nothing"
+        return self.connection.recv()
+
+    def await_step(self) -> None:
+        assert self.executor.begun.acquire(timeout=DEADLINE_S)
+
+    def end_step(self) -> None:
+        self.executor.may_end.release()
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    running = Harness()
+    yield running
+    running.send(Stop())
+    running.executor.may_end.release(10)
+    running.thread.join(DEADLINE_S)
+    assert not running.thread.is_alive()
+
+
+def add(request_id: str, prompt_len: int, max_tokens: int = 30) -> Add:
+    return Add(request_id, tuple(range(prompt_len)), SamplingParams(max_tokens=max_tokens), 0)
+
+
+@pytest.mark.parametrize(("prompt_len", "steps_before"), [(30, 1), (4, 3)], ids=["in prefill", "in decode"])
+def test_an_abort_in_the_midst_of_a_step_frees_all_blocks_before_the_next(
+    harness: Harness, prompt_len: int, steps_before: int
+) -> None:
+    harness.send(add("a", prompt_len))
+    assert harness.receive() == Accepted("a")
+    for _ in range(steps_before - 1):
+        harness.await_step()
+        harness.end_step()
+        assert isinstance(harness.receive(), Progress)
+    harness.await_step()
+    harness.send(Abort("a"))
+    harness.end_step()
+    assert isinstance(harness.receive(), Progress)
+    aborted = harness.receive()
+    assert isinstance(aborted, Aborted)
+    assert (aborted.stats.running, aborted.stats.waiting, aborted.stats.kv_used_blocks) == (0, 0, 0)
+    assert len(harness.executor.batches) == steps_before
+
+
+def test_an_abort_tells_the_times_of_a_sequence_that_had_begun_to_answer(harness: Harness) -> None:
+    harness.send(add("a", 4))
+    harness.receive()
+    harness.await_step()
+    harness.send(Abort("a"))
+    harness.end_step()
+    harness.receive()
+    aborted = harness.receive()
+    assert isinstance(aborted, Aborted)
+    assert aborted.timing is not None
+    assert aborted.timing.queued_s <= aborted.timing.prefill_done_s <= aborted.timing.finished_s
+
+
+def test_a_request_that_cannot_be_served_is_rejected_by_its_field_and_the_loop_goes_on(
+    harness: Harness,
+) -> None:
+    harness.send(add("a", 5000))
+    rejected = harness.receive()
+    assert isinstance(rejected, Rejected)
+    assert (rejected.request_id, rejected.field) == ("a", "prompt")
+    harness.send(add("b", 3, max_tokens=1))
+    assert harness.receive() == Accepted("b")
+    harness.await_step()
+    harness.end_step()
+    progress = harness.receive()
+    assert isinstance(progress, Progress)
+    ((request_id, _, reason, timing),) = progress.tokens
+    assert (request_id, reason) == ("b", "length")
+    assert timing is not None
+    assert progress.stats.kv_used_blocks == 0
+
+
+def test_an_abort_of_an_unknown_request_is_answered(harness: Harness) -> None:
+    harness.send(Abort("nobody"))
+    aborted = harness.receive()
+    assert isinstance(aborted, Aborted)
+    assert aborted.timing is None
+
+
+def test_the_loop_ends_when_the_server_is_gone() -> None:
+    ours, theirs = Pipe()
+    engine = Engine(ReferenceExecutor(num_blocks=4, block_size=4), SchedulerConfig())
+    ours.close()
+    with pytest.raises(EOFError):
+        EngineLoop(engine, theirs).run()
