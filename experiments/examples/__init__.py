@@ -1,0 +1,1 @@
+"""Experiment documents that the project ships."""
