@@ -1,0 +1,98 @@
+"""REST for what experiments run on: nodes, chips and registered models. Read only; nodes change in the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.http import HttpRequest
+from ninja import Router
+from ninja.responses import codes_4xx
+
+from experiments import selectors
+from experiments.api.auth import person
+from experiments.api.schemas import ChipOut, ErrorBody, ModelOut, NodeOut
+from hardware.models import Chip, Node
+from hardware.selectors import current_chips, nodes_visible_to
+from labsite.accounts.models import User
+from runners.models import REGISTRY
+
+router = Router(tags=["catalog"])
+
+
+@router.get("/nodes", response={200: list[NodeOut], codes_4xx: ErrorBody}, summary="Nodes of your projects")
+def list_nodes(request: HttpRequest) -> list[NodeOut]:
+    user = person(request)
+    return _nodes_out(nodes_visible_to(user).order_by("name"), user)
+
+
+@router.get("/nodes/{slug}", response={200: NodeOut, codes_4xx: ErrorBody}, summary="One node")
+def read_node(request: HttpRequest, slug: str) -> NodeOut:
+    user = person(request)
+    return _nodes_out([nodes_visible_to(user).get(slug=slug)], user)[0]
+
+
+@router.get("/chips", response={200: list[ChipOut], codes_4xx: ErrorBody}, summary="The chip catalog")
+def list_chips(request: HttpRequest) -> list[ChipOut]:
+    return [_chip_out(chip) for chip in current_chips()]
+
+
+@router.get("/chips/{chip_id}", response={200: ChipOut, codes_4xx: ErrorBody}, summary="One chip, current version")
+def read_chip(request: HttpRequest, chip_id: str) -> ChipOut:
+    return _chip_out(current_chips().get(chip_id=chip_id))
+
+
+@router.get("/models", response={200: list[ModelOut], codes_4xx: ErrorBody}, summary="Registered models")
+def list_models(request: HttpRequest) -> list[ModelOut]:
+    holders: dict[str, list[str]] = {}
+    for slug, held in nodes_visible_to(person(request)).order_by("slug").values_list("slug", "models_held"):
+        for model in held:
+            holders.setdefault(model["name"], []).append(slug)
+    return [
+        ModelOut(
+            name=model.name,
+            title=model.title,
+            licence=model.licence,
+            source=str(model.source),
+            bytes=model.bytes,
+            sha256=model.sha256,
+            shape=dict(model.shape),
+            nodes=holders.get(model.name, []),
+        )
+        for model in REGISTRY.values()
+    ]
+
+
+def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:
+    found = list(nodes)
+    runs = selectors.current_runs([node.pk for node in found], user)
+    return [
+        NodeOut(
+            slug=node.slug,
+            name=node.name,
+            kind=node.kind,
+            state=node.state,
+            project=node.project.slug if node.project else None,
+            chip=node.chip.chip_id if node.chip else None,
+            chip_name=node.chip.name if node.chip else node.facts.get("chip"),
+            labels=node.all_labels(),
+            usd_per_hour=node.usd_per_hour,
+            last_seen_at=node.last_seen_at,
+            current_run=runs.get(node.pk),
+            facts=node.facts,
+            ceilings=node.ceilings,
+            models=node.models_held,
+            agent_version=node.agent_version,
+        )
+        for node in found
+    ]
+
+
+def _chip_out(chip: Chip) -> ChipOut:
+    return ChipOut(
+        chip_id=chip.chip_id,
+        version=chip.version,
+        name=chip.name,
+        vendor=chip.vendor,
+        kind=chip.kind,
+        record=chip.record,
+    )

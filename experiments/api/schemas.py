@@ -1,0 +1,227 @@
+"""What the REST API answers, as types: the contract that /api/v1/openapi.json publishes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ninja import Schema
+from pydantic import Field
+
+
+class FieldFault(Schema):
+    field: str = Field(description="Dotted path of the field; empty for the request as a whole.")
+    message: str
+    allowed: Any = Field(None, description="What would have been taken, where that can be said.")
+
+
+class ErrorBody(Schema):
+    """The one shape of every error."""
+
+    detail: str
+    errors: list[FieldFault] = []
+
+
+class RunInTrial(Schema):
+    id: int
+    repeat: int
+    position: int
+    state: str
+    valid: bool | None = Field(description="Null until the run has ended and its results are computed.")
+    reasons: list[str] = Field(description="Codes of what makes the run invalid.")
+    reason: str = Field(description="Why the run ended as it did, for a person.")
+    node: str | None
+    modelled: bool | None
+    attempts_made: int
+
+
+class TrialOut(Schema):
+    id: int
+    index: int
+    settings: dict[str, Any] = Field(description="The values of this cell of the matrix, by dotted path.")
+    runs: list[RunInTrial]
+
+
+class ExperimentItem(Schema):
+    id: int
+    name: str
+    question: str
+    tags: list[str]
+    state: str
+    reason: str
+    project: str
+    owner: str
+    created_at: datetime
+    ended_at: datetime | None
+    url: str
+    counts: dict[str, int] = Field(description="Runs by state.")
+
+
+class ExperimentOut(ExperimentItem):
+    trials: list[TrialOut]
+    spec: dict[str, Any] = Field(description="The document with every default filled in.")
+    document: dict[str, Any] = Field(description="The document as it was sent.")
+
+
+class ExperimentPage(Schema):
+    items: list[ExperimentItem]
+    next: int | None = Field(description="Pass it as `cursor` for the next page; null on the last.")
+
+
+class PlannedTrial(Schema):
+    index: int
+    settings: dict[str, Any]
+
+
+class ValidationOut(Schema):
+    valid: bool
+    errors: list[FieldFault]
+    trials: list[PlannedTrial]
+    runs: int = Field(description="How many runs the document stands for.")
+
+
+class AttemptOut(Schema):
+    number: int
+    node: str
+    chip: str | None
+    state: str
+    phase: str
+    reason: str
+    assigned_at: datetime
+    claimed_at: datetime | None
+    ended_at: datetime | None
+    stored_events: int
+    events: int | None = Field(description="How many events the node sent in all; null until it has reported.")
+    unreadable_events: int
+    report: dict[str, Any] | None = Field(description="The node's last word: outcome, window, facts.")
+
+
+class TrialRef(Schema):
+    id: int
+    index: int
+    settings: dict[str, Any]
+
+
+class ExperimentRef(Schema):
+    id: int
+    name: str
+
+
+class RunOut(RunInTrial):
+    experiment: ExperimentRef
+    trial: TrialRef
+    phase: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    url: str
+    summary: dict[str, Any] | None = Field(
+        description="Every figure as {value, unit, n, percentiles}, and the reasons in full."
+    )
+    spec: dict[str, Any] = Field(description="What the node was given, frozen at submission.")
+    attempts: list[AttemptOut]
+    live: dict[str, Any] | None = Field(description="The latest sample of the attempt shown.")
+
+
+class RecordPage(Schema):
+    attempt: int | None = Field(description="Whose records these are: the final attempt, or the one under way.")
+    items: list[dict[str, Any]] = Field(description="Events in order, each with its `seq`.")
+    next: int | None = Field(description="Pass it as `after` for the next page; null when this is all for now.")
+
+
+class NodeOut(Schema):
+    slug: str
+    name: str
+    kind: str
+    state: str
+    project: str | None
+    chip: str | None
+    chip_name: str | None
+    labels: dict[str, Any]
+    usd_per_hour: float | None
+    last_seen_at: datetime | None
+    current_run: int | None
+    facts: dict[str, Any]
+    ceilings: dict[str, Any]
+    models: list[Any]
+    agent_version: str
+
+
+class ChipOut(Schema):
+    chip_id: str
+    version: int
+    name: str
+    vendor: str
+    kind: str
+    record: dict[str, Any] = Field(description="Every figure of the chip, with its source.")
+
+
+class ModelOut(Schema):
+    name: str
+    title: str
+    licence: str
+    source: str
+    bytes: int
+    sha256: str
+    shape: dict[str, Any]
+    nodes: list[str] = Field(description="Nodes that already hold the file.")
+
+
+class ComparedRun(Schema):
+    id: int
+    repeat: int
+    valid: bool
+    reasons: list[str]
+    output_tokens: int | None
+
+
+class ComparedMetric(Schema):
+    """Over the trial's valid runs. `low` and `high` bound a 95 % interval; null where there is none to give."""
+
+    median: float
+    low: float | None
+    high: float | None
+    n: int
+    unit: str
+    method: str
+
+
+class ComparedTrial(Schema):
+    id: int
+    experiment_id: int
+    settings: dict[str, Any]
+    baseline: bool
+    modelled: bool
+    nodes: list[str]
+    runs: list[ComparedRun]
+    metrics: dict[str, ComparedMetric] = Field(description="By name, as METRICS.md defines them.")
+
+
+class Difference(Schema):
+    """A trial less the baseline. A difference is called one only where the interval excludes 0 and the size is above
+    the node's noise floor."""
+
+    metric: str
+    trial: int
+    settings: dict[str, Any]
+    baseline: dict[str, Any]
+    difference: float
+    relative: float | None
+    low: float | None
+    high: float | None
+    n: int
+    method: str
+    noise_floor: float | None
+    mixes_modelled: bool
+    is_difference: bool
+
+
+class MetricMeaning(Schema):
+    unit: str
+    more_is_better: bool | None
+
+
+class ComparisonOut(Schema):
+    trials: list[ComparedTrial]
+    differences: list[Difference]
+    metrics: dict[str, MetricMeaning]

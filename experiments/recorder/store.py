@@ -1,0 +1,108 @@
+"""Writes a batch of events: COPY into the record tables and the move of the cursor, in one transaction.
+
+The cursor moves by compare-and-set and only for a live attempt: of two recorders with the same batch one writes, and
+what a lost attempt still says is never stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import DataError, connection, transaction
+from django.db.models import F
+
+from experiments.models import ATTEMPT_LIVE, Attempt
+from experiments.recorder.batch import NumberedEvent, unreadable
+from runners.events import AnyEvent, Report, Status
+
+# kind of event → table, and the event's fields that are columns there beside `data`
+TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "request": ("experiments_requestrecord", ("index", "phase", "status", "sent_s", "finished_s")),
+    "sample": ("experiments_sample", ("t_s",)),
+    "step": ("experiments_step", ("index", "start_s")),
+    "log": ("experiments_logline", ("level",)),
+    "status": ("experiments_statusrecord", ("kind",)),
+    "report": ("experiments_statusrecord", ("kind",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far an attempt is stored, and where its stream is. `reported` once its report is stored."""
+
+    attempt_id: int
+    run_id: int
+    number: int
+    node_slug: str
+    stored_seq: int
+    reported: bool = False
+
+
+def store_events(cursor: Cursor, events: Sequence[NumberedEvent]) -> bool:
+    """Stores `events`, which follow the cursor without a gap. False, and nothing stored, when the cursor was not there
+    any more or the attempt was not live."""
+    try:
+        return _store(cursor, events)
+    except DataError:
+        # PostgreSQL refuses a value that the event's type allows (an integer past its column, say).
+        return _store(cursor, [_storable(cursor, numbered) for numbered in events])
+
+
+def _store(cursor: Cursor, events: Sequence[NumberedEvent]) -> bool:
+    with transaction.atomic():
+        at_cursor = Attempt.objects.filter(
+            id=cursor.attempt_id, stored_seq=cursor.stored_seq, state__in=ATTEMPT_LIVE, report=None
+        )
+        if not at_cursor.update(**_attempt_changes(events)):
+            return False
+        _copy(cursor, events)
+    return True
+
+
+def _attempt_changes(events: Sequence[NumberedEvent]) -> dict[str, Any]:
+    changes: dict[str, Any] = {"stored_seq": events[-1].seq}
+    bad = sum(not numbered.readable for numbered in events)
+    if bad:
+        changes["unreadable_events"] = F("unreadable_events") + bad
+    for numbered in events:
+        if isinstance(numbered.event, Status):
+            changes["phase"] = numbered.event.phase
+    last = events[-1]
+    if isinstance(last.event, Report):
+        changes |= {"report": json.loads(as_json(last.event)), "events": last.seq}
+    return changes
+
+
+def _copy(cursor: Cursor, events: Iterable[NumberedEvent]) -> None:
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    for numbered in events:
+        event = numbered.event
+        _, columns = TABLES[event.kind]
+        own = (getattr(event, column) for column in columns)
+        rows.setdefault(event.kind, []).append((cursor.run_id, cursor.number, numbered.seq, as_json(event), *own))
+    with connection.cursor() as database:
+        for kind, lines in rows.items():
+            table, columns = TABLES[kind]
+            names = ", ".join(("run_id", "attempt", "seq", "data", *columns))
+            with database.copy(f"COPY {table} ({names}) FROM STDIN") as copy:
+                for line in lines:
+                    copy.write_row(line)
+
+
+def as_json(event: AnyEvent) -> str:
+    """The event as PostgreSQL's jsonb takes it: a NUL character in a text becomes U+FFFD, NaN becomes null."""
+    return event.model_dump_json().replace("\\u0000", "\\ufffd")
+
+
+def _storable(cursor: Cursor, numbered: NumberedEvent) -> NumberedEvent:
+    """The event itself where PostgreSQL takes it, else an error line in its place."""
+    try:
+        with transaction.atomic():
+            _copy(cursor, [numbered])
+            transaction.set_rollback(True)
+    except DataError as error:
+        return unreadable(numbered.seq, str(error).splitlines()[0], as_json(numbered.event))
+    return numbered

@@ -1,0 +1,69 @@
+"""Turns the records of a run's final attempt into its summary and validity. Called once the attempt is fully stored.
+
+The definitions are in runners.metrics; how summaries are compared is in experiments.analysis.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+from experiments.models import (
+    Attempt,
+    AttemptState,
+    Record,
+    RequestRecord,
+    Run,
+    Sample,
+    StepRecord,
+)
+from runners import events
+from runners.events import Report
+from runners.metrics import summarize
+from runners.spec import RunSpec
+from runners.validity import Reason
+
+E = TypeVar("E", bound=events.Event)
+
+
+def store_results(run: Run) -> None:
+    """Computes and stores `summary`, `valid` and `reasons` from the final attempt's records. The same records always
+    give the same result, so it may be called again. A run without an attempt has no result."""
+    attempt = run.final_attempt
+    if attempt is None:
+        return
+    summary = summarize(
+        load_records(RequestRecord, events.RequestRecord, attempt),
+        load_records(Sample, events.Sample, attempt),
+        load_records(StepRecord, events.Step, attempt),
+        report_of(attempt),
+        RunSpec.model_validate(run.spec),
+        attempt=attempt.number,
+    ).as_json()
+    summary["reasons"] += [reason.as_json() for reason in evidence_gaps(attempt)]
+    summary["valid"] = not summary["reasons"]
+    Run.objects.filter(id=run.id).update(
+        summary=summary, valid=summary["valid"], reasons=[reason["code"] for reason in summary["reasons"]]
+    )
+
+
+def load_records(table: type[Record], kind: type[E], attempt: Attempt) -> list[E]:
+    """The attempt's events of one kind, in the order they were numbered."""
+    rows = table._default_manager.filter(run_id=attempt.run_id, attempt=attempt.number).order_by("seq")
+    return [kind.model_validate(data) for data in rows.values_list("data", flat=True).iterator()]
+
+
+def report_of(attempt: Attempt) -> Report:
+    """The node's report; where it gave none, one that says how the control plane ended the attempt."""
+    if attempt.report is not None:
+        return Report.model_validate(attempt.report)
+    cancelled = attempt.state == AttemptState.CANCELLED
+    outcome: Literal["cancelled", "failed"] = "cancelled" if cancelled else "failed"
+    return Report(outcome=outcome, error=attempt.reason or None, events=attempt.stored_seq)
+
+
+def evidence_gaps(attempt: Attempt) -> list[Reason]:
+    """Reasons that lie in what was stored rather than in what was measured."""
+    if not attempt.unreadable_events:
+        return []
+    message = f"{attempt.unreadable_events} events of the node could not be read; see the log"
+    return [Reason("unreadable_events", message, float(attempt.unreadable_events), 0.0)]
