@@ -1,6 +1,7 @@
 """Who may do what: users, projects (teams), roles in a project, and API tokens.
 
-A user has one role in each project he belongs to. Nodes have credentials of their own (hardware.models), not tokens here.
+A user has one role in each project he belongs to. Nodes have credentials of their own (hardware.models), not
+tokens here.
 """
 
 from __future__ import annotations

@@ -1,0 +1,49 @@
+"""REST for agents: the lease with its orders, and the claim of a run. Only a node's own token opens it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router
+from ninja.errors import HttpError
+from ninja.security import HttpBearer
+
+from experiments import services
+from experiments.errors import ClaimRefused
+from experiments.services.node_lease import renew_lease
+from hardware.errors import UnknownNodeToken
+from hardware.messages import AttemptRef, Heartbeat, HeartbeatAnswer
+from hardware.models import Node
+from hardware.services import authenticate_node
+from runners.spec import RunSpec
+
+
+class NodeToken(HttpBearer):
+    """The agent's token; the request's `auth` is then its Node."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Node:
+        try:
+            return authenticate_node(token)
+        except UnknownNodeToken as error:
+            raise HttpError(401, error.message) from error
+
+
+class NodeRequest(HttpRequest):
+    auth: Node
+
+
+router = Router(tags=["node"], auth=NodeToken())
+
+
+@router.post("/heartbeat", response=HeartbeatAnswer, summary="Renew the node's lease and get its orders")
+def heartbeat(request: NodeRequest, body: Heartbeat) -> HeartbeatAnswer:
+    return renew_lease(request.auth, body)
+
+
+@router.post("/claim", response=RunSpec, summary="Claim an assigned run: what to run, once")
+def claim(request: NodeRequest, body: AttemptRef) -> Any:
+    try:
+        return services.claim(request.auth, body.run_id, body.attempt)
+    except ClaimRefused as error:
+        raise HttpError(409, str(error)) from error

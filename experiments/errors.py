@@ -1,0 +1,31 @@
+"""What the lab refuses, apart from a wrong document (runners.document.SpecError) and a missing role
+(labsite.accounts.permissions.AccessDenied)."""
+
+from __future__ import annotations
+
+
+class ExperimentError(Exception):
+    """A request about experiments can't be done. `retry` says whether the same request may succeed later."""
+
+    retry = False
+
+
+class ClaimRefused(ExperimentError):
+    """The attempt is not this node's to run. A stale or doubled message ends here, and does no harm."""
+
+
+class IdempotencyConflict(ExperimentError):
+    """The key was used for another document."""
+
+    def __init__(self, key: str, experiment_id: int) -> None:
+        super().__init__(
+            f"the idempotency key {key!r} belongs to experiment {experiment_id}, which has another document;"
+            " use a new key for a new experiment"
+        )
+        self.experiment_id = experiment_id
+
+
+class ReportMissing(ExperimentError):
+    """An attempt was to be finished before its report and all its events were stored."""
+
+    retry = True

@@ -1,0 +1,65 @@
+"""Stops runs and experiments. A queued or unclaimed run ends at once; a running one when its node says that no
+process of it is left, or when the node's lease has run out."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.db import transaction
+from django.utils import timezone
+
+from experiments.lifecycle import Stop
+from experiments.models import RUN_ENDED, Experiment, ExperimentState, Run, RunState
+from experiments.services.attempts import drop_assignment
+from experiments.services.follow_up import follow_up
+from experiments.services.locks import lock_run
+from labsite.accounts.models import User
+from labsite.accounts.permissions import require_cancel
+
+
+def cancel_run(user: User, run: Run) -> None:
+    """Asks for the end of one run. A run that has ended stays what it is. Raises AccessDenied."""
+    require_cancel(user, run.experiment.project, run.experiment.owner_id)
+    stop_run(run.pk, Stop(RunState.CANCELLED, f"cancelled by {user.get_username()}"))
+
+
+def cancel_experiment(user: User, experiment: Experiment) -> None:
+    """Asks for the end of all that is left of an experiment. Raises AccessDenied."""
+    require_cancel(user, experiment.project, experiment.owner_id)
+    stop_experiment(experiment.pk, f"cancelled by {user.get_username()}")
+
+
+def stop_experiment(experiment_id: int, reason: str) -> bool:
+    """ACTIVE → CANCELLED, then each run by itself. False where it had ended."""
+    active = Experiment.objects.filter(pk=experiment_id, state=ExperimentState.ACTIVE)
+    if not active.update(state=ExperimentState.CANCELLED, reason=reason, ended_at=timezone.now()):
+        return False
+    stop_runs_of(experiment_id, reason)
+    return True
+
+
+def stop_runs_of(experiment_id: int, reason: str) -> None:
+    open_runs = Run.objects.filter(experiment_id=experiment_id).exclude(state__in=RUN_ENDED)
+    # The last first: the runs before it stay in order if this is cut short.
+    for run_id in open_runs.order_by("-position").values_list("pk", flat=True):
+        stop_run(run_id, Stop(RunState.CANCELLED, reason))
+
+
+@transaction.atomic
+def stop_run(run_id: int, stop: Stop) -> None:
+    """Ends a run that runs nowhere; orders the end of one that does. The first order stands."""
+    run = lock_run(run_id)
+    if run.state == RunState.QUEUED:
+        Run.objects.filter(pk=run_id, state=RunState.QUEUED).update(
+            state=stop.outcome,
+            reason=stop.reason,
+            ended_at=timezone.now(),
+            cancel_requested_at=timezone.now(),
+            cancel_outcome=stop.outcome,
+        )
+        transaction.on_commit(partial(follow_up, run_id, run.experiment_id))
+        return
+    unordered = Run.objects.filter(pk=run_id, cancel_requested_at=None, state__in=["assigned", "running"])
+    unordered.update(cancel_requested_at=timezone.now(), cancel_outcome=stop.outcome, reason=stop.reason)
+    if run.state == RunState.ASSIGNED:
+        drop_assignment(run, stop)

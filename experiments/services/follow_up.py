@@ -1,0 +1,45 @@
+"""What follows when an attempt or a run has ended, after the commit: results, the experiment's end, the next run.
+
+Each part stands for itself and may be called again; what a crash leaves undone, the reaper does.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from django.utils import timezone
+
+from experiments.models import RUN_ENDED, Experiment, ExperimentState, Run
+from experiments.results import store_results
+from experiments.services.placing import place_runs
+
+log = logging.getLogger(__name__)
+
+
+def follow_up(run_id: int, experiment_id: int) -> None:
+    place_runs()
+    keep_results(run_id)
+    settle_experiment(experiment_id)
+
+
+def keep_results(run_id: int) -> None:
+    """Summary and validity of an ended run whose records are complete. A run that can't be summed up says so: it
+    must neither stop the caller nor be tried for ever."""
+    run = Run.objects.select_related("final_attempt", "experiment").get(pk=run_id)
+    if run.state not in RUN_ENDED or run.final_attempt is None or run.final_attempt.report is None:
+        return
+    try:
+        store_results(run)
+    except Exception as error:
+        log.exception("run %s: results could not be computed", run_id)
+        message = f"results could not be computed: {type(error).__name__}: {error}"
+        Run.objects.filter(pk=run_id, valid=None).update(valid=False, reasons=["results_failed"], reason=message)
+
+
+def settle_experiment(experiment_id: int) -> bool:
+    """ACTIVE → DONE when every run has ended. Looks after the commit of a run's end, so that of two last runs that
+    end together at least one sees both."""
+    if Run.objects.filter(experiment_id=experiment_id).exclude(state__in=RUN_ENDED).exists():
+        return False
+    active = Experiment.objects.filter(pk=experiment_id, state=ExperimentState.ACTIVE)
+    return bool(active.update(state=ExperimentState.DONE, ended_at=timezone.now()))

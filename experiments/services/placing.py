@@ -1,0 +1,106 @@
+"""Gives queued runs to free nodes: QUEUED → ASSIGNED with a new attempt, then a message to the node."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Count, F, Max, Q
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from experiments.dispatch import BrokerDown, send_attempt
+from experiments.models import ATTEMPT_LIVE, Attempt, Experiment, ExperimentState, Run, RunState
+from experiments.placement import NEVER, Demand, FreeNode, QueuedRun, Service, assign
+from experiments.services.feasibility import node_view
+from experiments.services.locks import lock_placing
+from hardware.models import LEASE_S, Node, NodeState
+from hardware.services import mark_busy
+from labsite.celery import app
+
+log = logging.getLogger(__name__)
+PLACE_TASK = "experiments.tasks.place_runs"
+
+
+def request_placement() -> None:
+    """Asks the control worker to place soon. If the broker is down, its own schedule will."""
+    try:
+        app.send_task(PLACE_TASK, retry=False, expires=10)
+    except (OperationalError, OSError) as error:
+        log.warning("placing is left to the schedule: %s", error)
+
+
+def place_runs() -> int:
+    """Assigns what can be assigned now; says how many. Idempotent, and safe to call from anywhere at any time.
+
+    The messages go out after the commit: if the broker is down the assignment stands, and the reaper sends again.
+    """
+    with transaction.atomic():
+        lock_placing()
+        nodes = _free_nodes(timezone.now())
+        queued = _queue() if nodes else []
+        pairs = assign(queued, nodes, _served({run.experiment_id for run in queued})) if queued else []
+        attempts = [attempt for pair in pairs if (attempt := _assign_run(*pair))]
+        if attempts:
+            transaction.on_commit(partial(send_attempts, [attempt.pk for attempt in attempts]))
+    return len(attempts)
+
+
+def send_attempts(attempt_ids: Iterable[int]) -> None:
+    """Sends the message of each attempt that is still unclaimed; stops at the first that the broker does not take."""
+    waiting = Attempt.objects.filter(pk__in=attempt_ids, state="assigned").select_related("node")
+    for attempt in waiting:
+        try:
+            send_attempt(attempt.node.slug, attempt.run_id, attempt.number)
+        except BrokerDown as error:
+            log.warning("run %s attempt %s: %s", attempt.run_id, attempt.number, error)
+            return
+        Attempt.objects.filter(pk=attempt.pk).update(sent_at=timezone.now())
+
+
+def _free_nodes(now: dt.datetime) -> list[FreeNode]:
+    """Nodes that hold a lease and have nothing to do; those idle for longest come first."""
+    leased = Node.objects.filter(state=NodeState.ONLINE, last_seen_at__gt=now - dt.timedelta(seconds=LEASE_S))
+    idle = leased.exclude(attempts__state__in=ATTEMPT_LIVE).annotate(last=Max("attempts__ended_at"))
+    ordered = idle.select_related("chip").order_by(F("last").asc(nulls_first=True), "pk")
+    return [node_view(node) for node in ordered]
+
+
+def _queue() -> list[QueuedRun]:
+    active = Run.objects.filter(state=RunState.QUEUED, experiment__state=ExperimentState.ACTIVE)
+    rows = active.values_list(
+        "pk", "experiment_id", "position", "experiment__project_id", "spec__chip_id", "experiment__spec__nodes"
+    )
+    return [
+        QueuedRun(pk, experiment, position, _demand(project, chip, nodes))
+        for pk, experiment, position, project, chip, nodes in rows
+    ]
+
+
+def _demand(project_id: int, chip_id: str, nodes: dict[str, Any]) -> Demand:
+    labels = tuple(sorted(nodes["labels"].items()))
+    return Demand(project_id, chip_id, labels, tuple(nodes["names"]))
+
+
+def _served(experiment_ids: set[int]) -> dict[int, Service]:
+    under_way = Count("runs", filter=Q(runs__state__in=[RunState.ASSIGNED, RunState.RUNNING]), distinct=True)
+    rows = Experiment.objects.filter(pk__in=experiment_ids).annotate(
+        under_way=under_way, last=Max("runs__attempts__assigned_at")
+    )
+    return {row.pk: Service(row.under_way, row.last or NEVER) for row in rows}
+
+
+def _assign_run(run_id: int, node_id: int) -> Attempt | None:
+    """QUEUED → ASSIGNED; None where the run or the node was taken or stopped meanwhile."""
+    queued = Run.objects.filter(pk=run_id, state=RunState.QUEUED)
+    if not mark_busy(node_id):
+        return None
+    if not queued.update(state=RunState.ASSIGNED, attempts_made=F("attempts_made") + 1):
+        Node.objects.filter(pk=node_id, state=NodeState.BUSY).update(state=NodeState.ONLINE)
+        return None
+    number = Run.objects.values_list("attempts_made", flat=True).get(pk=run_id)
+    return Attempt.objects.create(run_id=run_id, number=number, node_id=node_id)

@@ -1,0 +1,126 @@
+"""From a document to an experiment with its trials and queued runs: all in one transaction, or refused whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from experiments.errors import IdempotencyConflict
+from experiments.models import Experiment, IdempotencyKey, Run, Trial
+from experiments.provenance import code_revision
+from experiments.services.feasibility import check_feasible
+from experiments.services.placing import request_placement
+from labsite.accounts.models import Project, Role, User
+from labsite.accounts.permissions import require
+from runners import models as registry
+from runners.matrix import Cell, Plan, PlannedRun, plan_experiment
+from runners.spec import ModelRef, RunSpec
+
+
+def submit_experiment(
+    user: User, project: Project, document: Mapping[str, Any], idempotency_key: str | None = None
+) -> Experiment:
+    """Stores the experiment and queues its runs; the same key and document again give the same experiment.
+
+    Raises AccessDenied, SpecError with every fault found, IdempotencyConflict.
+    """
+    require(user, project, Role.RESEARCHER, "submitting an experiment")
+    earlier = find_submission(user, project, document, idempotency_key)
+    if earlier:
+        return earlier
+    plan = plan_experiment(document)
+    check_feasible(plan, project)
+    try:
+        with transaction.atomic():
+            experiment = _store(user, project, document, plan)
+            if idempotency_key:
+                IdempotencyKey.objects.create(
+                    user=user,
+                    key=idempotency_key,
+                    body_digest=_digest(project, document),
+                    experiment=experiment,
+                )
+            transaction.on_commit(request_placement)
+    except IntegrityError:
+        # Another request with this key was first; ours is rolled back.
+        winner = find_submission(user, project, document, idempotency_key)
+        if winner is None:
+            raise
+        return winner
+    return experiment
+
+
+def find_submission(
+    user: User, project: Project, document: Mapping[str, Any], idempotency_key: str | None
+) -> Experiment | None:
+    """The experiment that this key has already made. Raises IdempotencyConflict where it was for another document."""
+    if not idempotency_key:
+        return None
+    held = IdempotencyKey.objects.select_related("experiment").filter(user=user, key=idempotency_key).first()
+    if held is None:
+        return None
+    if held.body_digest != _digest(project, document):
+        raise IdempotencyConflict(idempotency_key, held.experiment_id)
+    return held.experiment
+
+
+def _digest(project: Project, document: Mapping[str, Any]) -> str:
+    text = json.dumps([project.pk, document], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _store(user: User, project: Project, document: Mapping[str, Any], plan: Plan) -> Experiment:
+    experiment = Experiment.objects.create(
+        project=project,
+        owner=user,
+        name=plan.spec.name,
+        question=plan.spec.question,
+        tags=list(plan.spec.tags),
+        document=document,
+        spec=plan.spec.model_dump(mode="json"),
+    )
+    trials = Trial.objects.bulk_create(
+        Trial(experiment=experiment, index=cell.index, settings=cell.settings) for cell in plan.cells
+    )
+    runs = Run.objects.bulk_create(
+        Run(
+            experiment=experiment,
+            trial=trials[planned.trial_index],
+            repeat=planned.repeat,
+            position=planned.position,
+            spec={},
+        )
+        for planned in plan.runs
+    )
+    # A run's spec holds its own id, which the insert has only now given.
+    for run, planned in zip(runs, plan.runs, strict=True):
+        run.spec = _freeze(run, planned, plan.cells[planned.trial_index]).model_dump(mode="json")
+    Run.objects.bulk_update(runs, ["spec"], batch_size=200)
+    return experiment
+
+
+def _freeze(run: Run, planned: PlannedRun, cell: Cell) -> RunSpec:
+    model = registry.get(cell.spec.model)
+    price = cell.spec.cost.usd_per_hour
+    return RunSpec(
+        run_id=run.pk,
+        experiment_id=run.experiment_id,
+        trial_index=cell.index,
+        repeat=planned.repeat,
+        seed=planned.seed,
+        settings=cell.settings,
+        model=ModelRef(name=model.name, sha256=model.sha256, shape=model.shape),
+        chip_id=cell.spec.chip,
+        engine=cell.spec.engine,
+        placement=cell.spec.placement,
+        workload=cell.spec.workload,
+        slo=cell.spec.slo,
+        cost=cell.spec.cost,
+        usd_per_hour=None if price == "node" else price,
+        time_limit_s=cell.spec.budget.max_run_seconds,
+        code_revision=code_revision(),
+    )

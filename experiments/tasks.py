@@ -1,0 +1,17 @@
+"""The control worker's tasks: one more way to call the services. Idempotent, so they are never retried."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from experiments import services
+
+
+@shared_task(name="experiments.tasks.place_runs", ignore_result=True)  # type: ignore[untyped-decorator]
+def place_runs() -> None:
+    services.place_runs()
+
+
+@shared_task(name="experiments.tasks.reap", ignore_result=True)  # type: ignore[untyped-decorator]
+def reap() -> None:
+    services.reap()

@@ -1,0 +1,47 @@
+"""What can be wrong with a request about nodes: said with the field and what is allowed, and whether to retry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HardwareError(Exception):
+    """A request about hardware is refused."""
+
+    retry = False
+
+    def __init__(self, field: str, message: str, allowed: Any = None) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+        self.message = message
+        self.allowed = allowed
+
+
+class JoinRefused(HardwareError):
+    """The join token opens nothing: unknown, used, expired, or its node is retired."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "token",
+            "this join token is unknown, used or expired",
+            "a new one: an operator gets it on the node's page in the admin",
+        )
+
+
+class BrokerUnavailable(HardwareError):
+    """The broker did not answer, so nothing was changed; the same request may succeed later."""
+
+    retry = True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("", f"the message broker does not answer: {reason}")
+
+
+class UnknownNodeToken(HardwareError):
+    """The agent's token is no longer (or never was) that of a node."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Authorization",
+            "no node has this token: the node was retired, or its credentials were rotated or replaced by a new join",
+        )

@@ -1,0 +1,92 @@
+"""What an agent and the control plane say to each other over REST, as types. Sizes are bounded: a node is not trusted
+to be brief."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MAX_FACTS_BYTES = 64 * 1024
+
+
+def _is_small(value: dict[str, Any]) -> dict[str, Any]:
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    size = len(text.encode("utf-8"))  # a lone surrogate raises here: the database could not hold it
+    if size > MAX_FACTS_BYTES:
+        raise ValueError(f"{size} bytes of JSON, at most {MAX_FACTS_BYTES} are kept")
+    if "\\u0000" in text:
+        raise ValueError("holds a NUL character")
+    return value
+
+
+Facts = Annotated[dict[str, Any], AfterValidator(_is_small)]
+Version = Annotated[str, Field(max_length=80, pattern=r"^[\x20-\x7e]*$")]
+SpoolName = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,17}-[1-9][0-9]{0,8}$")]
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AttemptRef(Message):
+    run_id: int = Field(ge=1, lt=2**63)
+    attempt: int = Field(ge=1, lt=2**31)
+
+    def spool_name(self) -> str:
+        return f"{self.run_id}-{self.attempt}"
+
+
+class HeldModel(Message):
+    name: str = Field(max_length=100, pattern=r"^[\x20-\x7e]+$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class JoinRequest(Message):
+    token: str = Field(max_length=200)
+    facts: Facts = Field(default_factory=dict)
+    agent_version: Version = ""
+
+
+class JoinAnswer(Message):
+    """`api_token` and the password in `broker_url` are shown here and nowhere else."""
+
+    node: str
+    name: str
+    kind: str
+    chip: dict[str, Any] | None
+    api_token: str
+    broker_url: str
+    key_prefix: str
+    queue: str
+
+
+class Heartbeat(Message):
+    """`ended`: attempts of which no process is left. `spools`: event files on the node's disk, as `<run>-<attempt>`.
+    A part that is absent keeps what was said before."""
+
+    running: AttemptRef | None = None
+    spools: list[SpoolName] = Field(default_factory=list, max_length=1000)
+    ended: list[AttemptRef] = Field(default_factory=list, max_length=1000)
+    facts: Facts | None = None
+    ceilings: Facts | None = None
+    models: list[HeldModel] | None = Field(default=None, max_length=1000)
+    agent_version: Version = ""
+
+
+class CancelOrder(Message):
+    run_id: int
+    attempt: int
+    reason: str
+
+
+class HeartbeatAnswer(Message):
+    """`stored`: up to which event the control plane has each spool. `discard`: spools that are of no more use."""
+
+    lease_s: float
+    heartbeat_s: float
+    cancel: list[CancelOrder]
+    stored: dict[str, int]
+    discard: list[str]
+    drain: bool

@@ -1,0 +1,35 @@
+"""Reads of chips and nodes."""
+
+from __future__ import annotations
+
+from django.db.models import Q, QuerySet
+
+from hardware.models import Chip, Node, NodeState
+from labsite.accounts.models import Role
+from labsite.accounts.permissions import Person, projects_of
+
+
+def nodes_visible_to(user: Person) -> QuerySet[Node]:
+    """The nodes of the user's projects and those that serve every project."""
+    if not user.is_authenticated:
+        return Node.objects.none()
+    own = projects_of(user).values("pk")
+    return Node.objects.select_related("chip", "project").filter(Q(project=None) | Q(project__in=own))
+
+
+def nodes_operated_by(user: Person) -> QuerySet[Node]:
+    """The nodes of projects in which the user is an operator; for a superuser every node."""
+    nodes = Node.objects.select_related("chip", "project")
+    if user.is_superuser and user.is_active:
+        return nodes
+    return nodes.filter(project__in=projects_of(user, Role.OPERATOR).values("pk"))
+
+
+def nodes_serving(project_id: int) -> QuerySet[Node]:
+    """The nodes that may run this project's experiments, now or later."""
+    serving = Node.objects.select_related("chip").exclude(state=NodeState.RETIRED)
+    return serving.filter(Q(project=None) | Q(project=project_id))
+
+
+def current_chips() -> QuerySet[Chip]:
+    return Chip.objects.filter(current=True)
