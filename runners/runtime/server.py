@@ -1,5 +1,4 @@
-"""`python -m runners.runtime.server --model NAME_OR_GGUF --port N`: an OpenAI-compatible server over the
-engine.
+"""An OpenAI-compatible server over the engine: `python -m runners.runtime.server --model NAME_OR_GGUF --port N`.
 
 This module is the life of the process: options, start, the line that says it is ready, drain, end. It listens
 from the start, so that /health can say how far loading is. It ends with its engine (status 1), on SIGTERM or
@@ -8,8 +7,8 @@ SIGINT after a short drain (status 0), and when the process that started it has 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -19,14 +18,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 from aiohttp import web
 
 from runners import models
+from runners.runtime.gguf_file import ModelFileError
 from runners.runtime.serving.api import build_app
 from runners.runtime.serving.engine_client import EngineClient
 from runners.runtime.serving.errors import unavailable
-from runners.runtime.serving.messages import EngineConfig
 from runners.runtime.serving.metrics import ServerMetrics
+from runners.runtime.serving.options import ServerOptions, parse_options
 from runners.runtime.serving.service import Service
 from runners.runtime.serving.steps import StepRing
 from runners.runtime.tokenizer import Tokenizer
@@ -39,42 +40,6 @@ log = logging.getLogger(__name__)
 
 class StartError(Exception):
     """The server cannot start; the message is for whoever typed the command."""
-
-
-def positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number of at least 1")
-    return int(text)
-
-
-def parse_options(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m runners.runtime.server", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument(
-        "--model", required=True, help="a registered model's name, or the path of a GGUF file"
-    )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument(
-        "--port", type=int, default=8100, help="0 takes a free one; the ready line says which"
-    )
-    parser.add_argument("--weights", choices=("bf16", "int8"), default="bf16")
-    parser.add_argument("--max-num-seqs", type=positive, default=16)
-    parser.add_argument("--max-num-batched-tokens", type=positive, default=2048)
-    parser.add_argument("--block-size", type=positive, default=32)
-    parser.add_argument("--num-blocks", type=positive, help="KV blocks; default: a share of memory")
-    parser.add_argument("--max-model-len", type=positive, help="default: the model's own")
-    parser.add_argument("--no-prefix-cache", action="store_true")
-    parser.add_argument("--no-chunked-prefill", action="store_true")
-    parser.add_argument("--threads", type=positive, help="compute threads; default: the executor's choice")
-    parser.add_argument(
-        "--max-waiting", type=int, default=1024, help="requests in flight beyond --max-num-seqs"
-    )
-    parser.add_argument(
-        "--drain-s", type=float, default=5.0, help="how long SIGTERM waits for requests in flight"
-    )
-    parser.add_argument("--detached", action="store_true", help="outlive the process that started this one")
-    return parser.parse_args(argv)
 
 
 def model_name(model: str) -> str:
@@ -105,19 +70,11 @@ def fetch_model(model: str) -> Path:
         raise StartError(str(error)) from error
 
 
-def engine_config(options: argparse.Namespace, path: Path) -> EngineConfig:
-    return EngineConfig(
-        model_path=str(path),
-        weights=options.weights,
-        block_size=options.block_size,
-        num_blocks=options.num_blocks,
-        max_model_len=options.max_model_len,
-        threads=options.threads,
-        max_num_seqs=options.max_num_seqs,
-        max_num_batched_tokens=options.max_num_batched_tokens,
-        prefix_cache=not options.no_prefix_cache,
-        chunked_prefill=not options.no_chunked_prefill,
-    )
+def end_children() -> None:
+    """A fetch under way has a child, and its thread, which this process waits for, waits for that child."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 async def first_of(*futures: asyncio.Future[Any]) -> None:
@@ -127,11 +84,12 @@ async def first_of(*futures: asyncio.Future[Any]) -> None:
 class Server:
     """One server from bind to end."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self.options = options
+        self.drain_s = options.drain_s
         name = model_name(options.model)
         metrics, steps = ServerMetrics(name), StepRing()
-        engine = EngineClient(metrics, steps, options.max_num_seqs + options.max_waiting)
+        engine = EngineClient(metrics, steps, options.max_in_flight)
         self.service = Service(name, engine, metrics, steps, created_s=int(time.time()))
         self.runner = web.AppRunner(
             build_app(self.service), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S
@@ -151,6 +109,7 @@ class Server:
             parent.cancel()
             await self.service.engine.stop()
             await self.runner.cleanup()
+            end_children()
 
     async def listen(self) -> None:
         await self.runner.setup()
@@ -179,8 +138,11 @@ class Server:
         service.phase = "fetching the model"
         path = await asyncio.to_thread(fetch_model, self.options.model)
         service.phase = "loading the engine"
-        service.engine.start(engine_config(self.options, path))
-        tokenizer = await asyncio.to_thread(Tokenizer.from_gguf, path)
+        service.engine.start(self.options.engine_config(path))
+        try:
+            tokenizer = await asyncio.to_thread(Tokenizer.from_gguf, path)
+        except ModelFileError as error:
+            raise StartError(str(error)) from error
         service.facts = await service.engine.ready
         service.tokenizer, service.stop_token_ids = tokenizer, tuple(tokenizer.eos_ids)
         service.phase = "ready"
@@ -204,7 +166,7 @@ class Server:
         service.draining, service.phase = True, "draining"
         log.info("ending: %d requests are in flight", service.engine.in_flight)
         try:
-            await asyncio.wait_for(service.engine.idle(), self.options.drain_s)
+            await asyncio.wait_for(service.engine.idle(), self.drain_s)
         except TimeoutError:
             service.engine.fail_all(unavailable("the server is shutting down", "shutting_down"))
 
@@ -214,12 +176,12 @@ class Server:
             await asyncio.sleep(PARENT_POLL_S)
             if os.getppid() != parent_pid:
                 log.warning("the process that started this server has gone; ending")
-                self.options.drain_s = 0.0
+                self.drain_s = 0.0
                 self.stop_asked.set()
                 return
 
 
-async def serve(options: argparse.Namespace) -> int:
+async def serve(options: ServerOptions) -> int:
     return await Server(options).run()
 
 

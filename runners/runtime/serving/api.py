@@ -55,9 +55,7 @@ async def openai_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except ApiError as error:
         return error_answer(error)
     except web.HTTPRequestEntityTooLarge:
-        return error_answer(
-            ApiError(413, f"the body is larger than {MAX_BODY_BYTES} bytes", code="body_too_large")
-        )
+        return error_answer(ApiError(413, f"the body is larger than {MAX_BODY_BYTES} bytes", code="body_too_large"))
     except web.HTTPException as error:
         if error.status < 400:
             raise
@@ -126,9 +124,7 @@ async def send_stream(
     with suppress(ConnectionError, TimeoutError):  # the client is gone or takes nothing: it is owed no more
         try:
             async for index, delta in deltas(streams, wake):
-                await send_event(
-                    response, answer.chunk(index, delta, streams[index], first=index not in begun)
-                )
+                await send_event(response, answer.chunk(index, delta, streams[index], first=index not in begun))
                 begun.add(index)
             if include_usage:
                 await send_event(response, answer.usage_chunk(streams))
@@ -207,9 +203,7 @@ async def lab_steps(request: web.Request) -> web.Response:
 async def lab_facts(request: web.Request) -> web.Response:
     """Provenance of this server: what the engine says it runs on."""
     _, ready = request.app[SERVICE].check_ready()
-    return json_answer(
-        {"model": request.app[SERVICE].model, "max_model_len": ready.context_len, **ready.facts}
-    )
+    return json_answer({"model": request.app[SERVICE].model, "max_model_len": ready.context_len, **ready.facts})
 
 
 def int_query(request: web.Request, name: str, default: int, low: int, high: int) -> int:

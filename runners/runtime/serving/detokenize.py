@@ -60,9 +60,7 @@ class Detokenizer:
     The text of the first `min_tokens` tokens is not searched for stop strings.
     """
 
-    def __init__(
-        self, token_bytes: Callable[[int], bytes], stops: Sequence[str] = (), min_tokens: int = 0
-    ) -> None:
+    def __init__(self, token_bytes: Callable[[int], bytes], stops: Sequence[str] = (), min_tokens: int = 0) -> None:
         self._token_bytes = token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._matcher = StopMatcher(stops)

@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from runners.runtime.engine import EngineStats, RequestTiming
 from runners.runtime.sequence import SamplingParams
@@ -19,7 +19,7 @@ class EngineConfig:
     """How to build the engine: the model file, the executor's options, the scheduler's."""
 
     model_path: str
-    weights: str
+    weights: Literal["bf16", "int8"]
     block_size: int
     num_blocks: int | None
     max_model_len: int | None

@@ -31,9 +31,7 @@ class ServerMetrics:
         self._steps = self._counter("lab:steps", "Engine steps")
         self._prompt = self._counter("lab:prompt_tokens", "Prompt tokens of accepted requests")
         self._generated = self._counter("lab:generation_tokens", "Output tokens")
-        self._cached = self._counter(
-            "lab:prefix_cache_hit_tokens", "Tokens not computed: in the prefix cache"
-        )
+        self._cached = self._counter("lab:prefix_cache_hit_tokens", "Tokens not computed: in the prefix cache")
         self._preemptions = self._counter("lab:num_preemptions", "Sequences preempted")
         self._finished = Counter(
             "lab:requests_finished", "Requests by how they ended", ["model", "reason"], registry=self.registry

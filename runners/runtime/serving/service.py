@@ -35,9 +35,7 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        return (
-            self.tokenizer is not None and self.facts is not None and self.engine.alive and not self.draining
-        )
+        return self.tokenizer is not None and self.facts is not None and self.engine.alive and not self.draining
 
     def check_ready(self) -> tuple[Tokenizer, Ready]:
         if self.draining:
@@ -57,9 +55,7 @@ class Service:
                 code="model_not_found",
             )
 
-    async def open_streams(
-        self, body: GenerationBody, request_id: str
-    ) -> tuple[list[SequenceStream], asyncio.Event]:
+    async def open_streams(self, body: GenerationBody, request_id: str) -> tuple[list[SequenceStream], asyncio.Event]:
         """Tokenise in a thread and hand every prompt to the engine. Raises ApiError, and then nothing is left
         there."""
         tokenizer, facts = self.check_ready()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,11 @@ class Answer:
 class ServerProcess:
     """`python -m runners.runtime.server` on a free port."""
 
-    def __init__(self, model: Path | str, *options: str, wait: bool = True) -> None:
+    def __init__(
+        self, model: Path | str, *options: str, wait: bool = True, env: Mapping[str, str] | None = None
+    ) -> None:
         command = [sys.executable, "-m", "runners.runtime.server", "--model", str(model), "--port", "0"]
-        self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, env=env)
         self.line = ""
         self._reader = threading.Thread(target=self._read_line, daemon=True)
         self._reader.start()

@@ -256,3 +256,19 @@ def test_a_model_file_that_cannot_be_read_ends_the_server_with_the_reason(tmp_pa
     )
     assert done.returncode != 0
     assert "broken.gguf" in done.stderr
+
+
+def test_sigterm_in_a_fetch_leaves_no_process(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        index = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        env = os.environ | {"LAB_HOME": str(tmp_path), "PIP_INDEX_URL": index, "PIP_RETRIES": "0"}
+        server = ServerProcess("smollm2-135m-instruct", wait=False, env=env)
+        silent.settimeout(60)
+        asked, _ = silent.accept()  # pip waits for an answer from here on
+        fetching = psutil.Process(server.process.pid).children(recursive=True)
+        assert server.stop() == 0
+        assert fetching
+        assert all(is_gone(process.pid) for process in fetching)
+        asked.close()

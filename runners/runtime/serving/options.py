@@ -1,0 +1,114 @@
+"""The server's command line as a value. Every refusal says what is allowed and ends with status 2."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from runners.runtime.serving.messages import EngineConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """`model` is a registered name or the path of a GGUF file. At most `max_num_seqs + max_waiting` requests are
+    in flight. `drain_s` is how long an end on SIGTERM waits for them. None leaves the choice to the executor."""
+
+    model: str
+    host: str
+    port: int
+    weights: Literal["bf16", "int8"]
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    num_blocks: int | None
+    max_model_len: int | None
+    prefix_cache: bool
+    chunked_prefill: bool
+    threads: int | None
+    max_waiting: int
+    drain_s: float
+    detached: bool
+
+    @property
+    def max_in_flight(self) -> int:
+        return self.max_num_seqs + self.max_waiting
+
+    def engine_config(self, path: Path) -> EngineConfig:
+        return EngineConfig(
+            model_path=str(path),
+            weights=self.weights,
+            block_size=self.block_size,
+            num_blocks=self.num_blocks,
+            max_model_len=self.max_model_len,
+            threads=self.threads,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            prefix_cache=self.prefix_cache,
+            chunked_prefill=self.chunked_prefill,
+        )
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number of at least 1")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: 0 (any free port) to 65535")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: seconds of at least 0")
+    return seconds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m runners.runtime.server",
+        description="An OpenAI-compatible server over the built-in engine.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", required=True, help="a registered model (fetched when absent), or the path of a GGUF file")
+    add("--host", default="127.0.0.1", help="address to listen on")
+    add("--port", type=_port, default=8100, help="0 takes a free one; the ready line says which")
+    add("--weights", choices=("bf16", "int8"), default="bf16", help="int8 is W8A8: quicker, at some quality")
+    add("--max-num-seqs", type=_positive, default=16, help="sequences in a step")
+    add("--max-num-batched-tokens", type=_positive, default=2048, help="tokens in a step")
+    add("--block-size", type=_positive, default=32, help="tokens in a KV block")
+    add("--num-blocks", type=_positive, help="KV blocks; a share of memory unless given")
+    add("--max-model-len", type=_positive, help="prompt and output together; the model's own unless given")
+    add("--no-prefix-cache", dest="prefix_cache", action="store_false", help="keep no computed prefixes")
+    add("--no-chunked-prefill", dest="chunked_prefill", action="store_false", help="a prompt in one step")
+    add("--threads", type=_positive, help="compute threads")
+    add("--max-waiting", type=_count, default=1024, help="requests taken beyond --max-num-seqs")
+    add("--drain-s", type=_seconds, default=5.0, help="how long SIGTERM waits for requests in flight")
+    add("--detached", action="store_true", help="outlive the process that started this one")
+    return parser
+
+
+def parse_options(argv: list[str] | None = None) -> ServerOptions:
+    """Ends the process with status 2 and a line on stderr for options that are not allowed."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    if given.max_num_batched_tokens < given.max_num_seqs:
+        parser.error(
+            f"--max-num-batched-tokens {given.max_num_batched_tokens} is not allowed; allowed: at least "
+            f"--max-num-seqs ({given.max_num_seqs})"
+        )
+    return ServerOptions(**vars(given))
