@@ -50,3 +50,24 @@ def signed(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{'+' if value >= 0 else '−'}{display.digits(abs(value) * 100)}\u00a0%"
+
+
+@register.filter
+def allowed(value: Any) -> str:
+    """What a field would take, in words: a list by commas, bounds as `ge 1`."""
+    if isinstance(value, list | tuple):
+        return ", ".join(display.setting_value(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return str(value)
+
+
+@register.simple_tag
+def scaled(value: float | None, unit: str, largest: float) -> str:
+    """A figure in the unit that suits the largest one of its row."""
+    return display.shown(value, unit, display.scale_for(unit, largest))
+
+
+@register.simple_tag
+def valid_count(trial: dict[str, Any]) -> str:
+    return f"{sum(run['valid'] for run in trial['runs'])} of {len(trial['runs'])}"

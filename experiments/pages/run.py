@@ -1,0 +1,120 @@
+"""One run: live while it goes on, then its figures, its validity and its evidence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from experiments.display import name_of
+from experiments.figures import live_figures, timeline_figure
+from experiments.models import RUN_ENDED, Attempt, Run
+from experiments.pages.access import person, run_or_404
+from experiments.selectors import attempts_of, records_after, shown_attempt
+from experiments.services.cancelling import cancel_run
+from hardware.models import NodeKind
+from labsite.accounts.permissions import AccessDenied, may_cancel
+from runners.validity import THRESHOLDS
+
+TIMELINE_REQUESTS = 400
+PERCENTILE_KEYS = ("p50", "p90", "p95", "p99")
+CHARTS = (
+    ("throughput", "Throughput"),
+    ("ttft", "TTFT"),
+    ("itl", "ITL"),
+    ("queue", "Queue"),
+    ("kv", "KV blocks in use"),
+    ("steps", "Step make-up"),
+)
+LEAD = ("output_throughput", "ttft", "tpot", "e2el", "interactivity", "request_throughput")
+
+
+@login_required
+def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
+    run = run_or_404(request, run_id)
+    attempts = attempts_of(run.pk)
+    attempt = shown_attempt(run, attempts)
+    modelled = attempt is not None and attempt.node.kind == NodeKind.MODELLED
+    context = {
+        "section": "experiments",
+        "run": run,
+        "attempts": attempts,
+        "attempt": attempt,
+        "modelled": modelled,
+        "live": live_figures(modelled=modelled),
+        "charts": CHARTS,
+        "expected": run.spec["workload"].get("num_requests"),
+        "spec_text": json.dumps(run.spec, indent=2, ensure_ascii=False),
+        "facts_text": json.dumps((attempt.report or {}).get("facts", {}), indent=2, ensure_ascii=False)
+        if attempt and attempt.report
+        else "",
+        **_state(request, run, attempt),
+        **_results(run, attempt),
+    }
+    return render(request, "experiments/run.html", context)
+
+
+@login_required
+def run_state(request: HttpRequest, run_id: int) -> HttpResponse:
+    run = run_or_404(request, run_id)
+    attempt = shown_attempt(run, attempts_of(run.pk))
+    return render(request, "experiments/_run_state.html", {"run": run, **_state(request, run, attempt)})
+
+
+@login_required
+def run_results(request: HttpRequest, run_id: int) -> HttpResponse:
+    """What the server computes once the run has ended: figures, percentiles, validity, timeline."""
+    run = run_or_404(request, run_id)
+    attempt = shown_attempt(run, attempts_of(run.pk))
+    return render(request, "experiments/_run_results.html", {"run": run, **_results(run, attempt)})
+
+
+def _state(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[str, Any]:
+    ended = run.state in RUN_ENDED
+    allowed = not ended and may_cancel(person(request), run.experiment.project, run.experiment.owner_id)
+    return {"ended": ended, "attempt": attempt, "may_cancel": allowed and run.cancel_requested_at is None}
+
+
+def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
+    summary = run.summary or {}
+    metrics = summary.get("metrics", {})
+    records = records_after("requests", run.pk, attempt.number, 0, TIMELINE_REQUESTS) if attempt else []
+    return {
+        "summary": summary,
+        "thresholds": THRESHOLDS,
+        "percentile_keys": PERCENTILE_KEYS,
+        "lead": [{"name": name, **metrics[name]} for name in LEAD if name in metrics],
+        "latencies": [
+            {"label": name_of(name), **metric, "scale": _latency_scale(metric)}
+            for name, metric in metrics.items()
+            if metric["percentiles"]
+        ],
+        "figures": [
+            {"label": name_of(name), **metric} for name, metric in metrics.items() if not metric["percentiles"]
+        ],
+        "timeline": timeline_figure(records[:TIMELINE_REQUESTS]) if run.state in RUN_ENDED and records else None,
+        "timeline_cut": len(records) > TIMELINE_REQUESTS,
+        "timeline_limit": TIMELINE_REQUESTS,
+    }
+
+
+def _latency_scale(metric: dict[str, Any]) -> float:
+    return max((point["value"] for point in metric["percentiles"].values()), default=0.0)
+
+
+@login_required
+@require_POST
+def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
+    run = run_or_404(request, run_id)
+    try:
+        cancel_run(person(request), run)
+    except AccessDenied as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, "The run is being cancelled.")
+    return redirect("run", run.pk)

@@ -1,0 +1,26 @@
+"""Addresses of the pages. The REST API is in experiments.api, the sockets in experiments.routing."""
+
+from __future__ import annotations
+
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import path
+
+from experiments.pages import compare, experiment, home, new, run
+
+urlpatterns = [
+    path("", home.home, name="home"),
+    path("now", home.home_now, name="home-now"),
+    path("accounts/login/", LoginView.as_view(template_name="accounts/login.html"), name="login"),
+    path("accounts/logout/", LogoutView.as_view(), name="logout"),
+    path("experiments/", home.experiment_list, name="experiments"),
+    path("experiments/new/", new.new_experiment, name="experiment-new"),
+    path("experiments/new/check", new.check_experiment, name="experiment-check"),
+    path("experiments/<int:experiment_id>/", experiment.show_experiment, name="experiment"),
+    path("experiments/<int:experiment_id>/results", experiment.experiment_results, name="experiment-results"),
+    path("experiments/<int:experiment_id>/cancel", experiment.cancel, name="experiment-cancel"),
+    path("runs/<int:run_id>/", run.show_run, name="run"),
+    path("runs/<int:run_id>/state", run.run_state, name="run-state"),
+    path("runs/<int:run_id>/results", run.run_results, name="run-results"),
+    path("runs/<int:run_id>/cancel", run.cancel, name="run-cancel"),
+    path("compare/", compare.compare, name="compare"),
+]
