@@ -1,0 +1,151 @@
+"""`python -m runners.load.client`: the load generator, in a process of its own.
+
+One JSON line on stdin says what to do (ClientConfig); JSON lines on stdout say what happened (`clock`, `phase`,
+`tick`, `request`, and `done` as the last). SIGTERM, SIGINT or the end of stdin cancel: requests in flight are
+recorded as cancelled, `done` still comes, the status is 0. A config that can't be used gives a line on stderr and
+status 2. It starts no server and computes no result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import aiohttp
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from runners.load.drive import LoadResult, drive
+from runners.load.http import Target
+from runners.load.plan import RequestPlan
+from runners.load.prompts import PromptSource, SyntheticPrompts, TextPrompts
+from runners.load.text import shipped_text
+from runners.runtime.tokenizer import Tokenizer
+from runners.spec import WorkloadSpec
+
+LINE = TypeAdapter(dict[str, Any])
+
+
+class ClientConfig(BaseModel):
+    """`model_path` is the GGUF file whose tokenizer makes the prompts; `model` is the name the server knows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    url: str = Field(pattern=r"^https?://")
+    model: str
+    workload: WorkloadSpec
+    seed: int = Field(ge=0)
+    model_path: Path
+    request_timeout_s: float = Field(gt=0)
+
+
+def to_json(line: dict[str, Any]) -> bytes:
+    return LINE.dump_json(line) + b"\n"
+
+
+class LineWriter:
+    """Writes JSON lines from a thread of its own, so that a slow reader never holds up the load."""
+
+    def __init__(self, stream: BinaryIO, on_broken: Callable[[], object]) -> None:
+        self._stream = stream
+        self._on_broken = on_broken
+        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write_all, name="lines", daemon=True)
+        self._thread.start()
+
+    def put(self, line: dict[str, Any]) -> None:
+        self._lines.put(line)
+
+    def close(self) -> None:
+        """Returns when all lines are written, or can't be."""
+        self._lines.put(None)
+        self._thread.join()
+
+    def _write_all(self) -> None:
+        while (line := self._lines.get()) is not None:
+            try:
+                self._stream.write(to_json(line))
+                if self._lines.empty():
+                    self._stream.flush()
+            except (BrokenPipeError, ValueError):
+                self._on_broken()
+                return
+
+
+def make_prompts(config: ClientConfig) -> PromptSource:
+    tokenizer = Tokenizer.from_gguf(config.model_path)
+    special = set(tokenizer.special_ids)
+    allowed = [token for token in range(tokenizer.vocab_size) if token not in special]
+    if config.workload.kind == "synthetic":
+        return SyntheticPrompts(config.seed, allowed)
+    return TextPrompts(config.seed, tokenizer.encode(shipped_text()), allowed)
+
+
+async def run(config: ClientConfig, plan: RequestPlan, put: Callable[[dict[str, Any]], None]) -> LoadResult:
+    zero_s = time.monotonic()
+    put({"type": "clock", "zero_monotonic_s": zero_s})
+    # No limit on connections: a limit would queue requests here, unseen by the server.
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
+    ) as http:
+        target = Target(http, config.url.rstrip("/"), config.model, config.request_timeout_s, time.monotonic, zero_s)
+        return await drive(target, plan, put)
+
+
+async def run_until_cancelled(config: ClientConfig, plan: RequestPlan) -> None:
+    """Runs the load; a signal, the end of stdin or of stdout's reader cancels it."""
+    loop = asyncio.get_running_loop()
+    cancelled = asyncio.Event()
+    ask = cancelled.set
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask)
+    threading.Thread(target=_wait_for_eof, args=(loop, ask), name="stdin", daemon=True).start()
+    writer = LineWriter(sys.stdout.buffer, lambda: _call_in(loop, ask))
+    load = asyncio.create_task(run(config, plan, writer.put))
+    wait = asyncio.create_task(cancelled.wait())
+    try:
+        await asyncio.wait({load, wait}, return_when=asyncio.FIRST_COMPLETED)
+        if not load.done():
+            load.cancel()
+        result = await load
+        writer.put({"type": "done", **result.as_json()})
+    finally:
+        wait.cancel()
+        await asyncio.to_thread(writer.close)
+
+
+def _wait_for_eof(loop: asyncio.AbstractEventLoop, ask: Callable[[], object]) -> None:
+    # Not through sys.stdin: a thread that waits inside its lock would break the interpreter's exit.
+    while os.read(0, 4096):
+        continue
+    _call_in(loop, ask)
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, ask: Callable[[], object]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(ask)
+
+
+def main() -> int:
+    try:
+        config = ClientConfig.model_validate_json(sys.stdin.buffer.readline())
+        plan = RequestPlan(config.workload, config.seed, make_prompts(config))
+    except (ValidationError, ValueError, OSError) as error:
+        print(f"error: the load generator can't start: {error}", file=sys.stderr)
+        return 2
+    # What exists by now lives to the end: keep collections short while requests are timed.
+    gc.freeze()
+    asyncio.run(run_until_cancelled(config, plan))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

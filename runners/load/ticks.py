@@ -1,0 +1,77 @@
+"""The client's half of the 250 ms samples: what arrived since the last tick, and how late.
+
+The runtime's half (steps) is joined by whoever has both. Figures here are for the live view; the results are
+computed from the records.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from runners.events import RequestRecord
+from runners.load.plan import Phase
+from runners.load.trace import RequestTrace
+
+TICK_S = 0.25
+
+
+class TickCounter:
+    """Counts between ticks. A prompt's tokens count when its first output token arrives: it is computed then."""
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.phase: Phase = "warmup"
+        self._since_s = 0.0
+        self._clear()
+
+    def sent(self) -> None:
+        self.in_flight += 1
+
+    def tokens(self, trace: RequestTrace, count: int) -> None:
+        """After `trace` took a stream event of `count` tokens."""
+        self._output_tokens += count
+        times = trace.token_times_s
+        if len(times) == 1:
+            self._input_tokens += len(trace.request.prompt_ids)
+            self._ttfts_s.append(times[0] - trace.sent_s)
+        else:
+            self._gaps_s.append(times[-1] - times[-2])
+        self._gaps_s.extend([0.0] * (count - 1))
+
+    def ended(self, record: RequestRecord) -> None:
+        self.in_flight -= 1
+        if record.status == "ok":
+            self._finished += 1
+        elif record.status != "cancelled":
+            self._errors += 1
+
+    def take(self, t_s: float) -> dict[str, Any]:
+        """The fields of events.Sample that a client knows, for the interval that ends at `t_s`; starts the next."""
+        tick = {
+            "t_s": t_s,
+            "interval_s": t_s - self._since_s,
+            "phase": self.phase,
+            "input_tokens": self._input_tokens,
+            "output_tokens": self._output_tokens,
+            "finished": self._finished,
+            "errors": self._errors,
+            "in_flight": self.in_flight,
+            "ttft_p50_s": _percentile(self._ttfts_s, 50),
+            "ttft_p95_s": _percentile(self._ttfts_s, 95),
+            "itl_p50_s": _percentile(self._gaps_s, 50),
+            "itl_p95_s": _percentile(self._gaps_s, 95),
+        }
+        self._since_s = t_s
+        self._clear()
+        return tick
+
+    def _clear(self) -> None:
+        self._input_tokens = self._output_tokens = self._finished = self._errors = 0
+        self._ttfts_s: list[float] = []
+        self._gaps_s: list[float] = []
+
+
+def _percentile(values: list[float], q: float) -> float | None:
+    return float(np.percentile(values, q)) if values else None

@@ -1,0 +1,92 @@
+"""The executor of a modelled node: it computes nothing, asks the cost model, and moves a virtual clock.
+
+The engine and scheduler above it are those of a measured node. Its tokens are made up, but always the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runners.chips import ChipRecord
+from runners.modelled.capacity import KvPool, plan_kv_pool
+from runners.modelled.clock import VirtualClock
+from runners.modelled.cost import COST_MODEL, CostModel, StepCost
+from runners.modelled.shape import ModelShape
+from runners.runtime.engine import Engine
+from runners.runtime.executor import ScheduledSequence, StepResult
+from runners.runtime.scheduler import SchedulerConfig
+from runners.spec import EngineSpec
+
+
+class ModelledExecutor:
+    """Implements runners.runtime.executor.Executor on a virtual clock."""
+
+    def __init__(self, cost: CostModel, pool: KvPool, block_size: int, clock: VirtualClock) -> None:
+        self.cost = cost
+        self.pool = pool
+        self.clock = clock
+        self.num_blocks = pool.num_blocks
+        self.block_size = block_size
+        self.max_model_len = cost.shape.max_model_len
+        self.last_step: StepCost | None = None
+
+    def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
+        """Advances the clock by the step's roofline time."""
+        self.last_step = step = self.cost.step(batch)
+        self.clock.advance(step.duration_s)
+        vocab_size = self.cost.shape.vocab_size
+        tokens = {share.request_id: make_token(share, vocab_size) for share in batch if share.sample}
+        return StepResult(tokens, step.duration_s)
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def facts(self) -> dict[str, Any]:
+        """Provenance of a modelled run. `peaks` are the chip record's, for the precision the run computes in."""
+        cost = self.cost
+        return {
+            "modelled": True,
+            "calibration": "uncalibrated",
+            "cost_model": COST_MODEL,
+            "chip": cost.chip.chip_id,
+            "weights": cost.weights,
+            "weights_native": cost.native,
+            "weight_bytes": cost.resident_bytes,
+            "num_blocks": self.num_blocks,
+            "block_size": self.block_size,
+            "kv_bytes": self.num_blocks * self.pool.block_bytes,
+            "max_model_len": self.max_model_len,
+            "peaks": {"flops_per_s": cost.linear_flops_per_s, "bytes_per_s": cost.bytes_per_s},
+        }
+
+
+def make_token(share: ScheduledSequence, vocab_size: int) -> int:
+    """Depends on the request's seed and the token's index alone, and is never a stop token: a modelled answer has
+    the length that was asked for."""
+    stops = share.params.stop_token_ids
+    token = (share.params.seed * 1_000_003 + share.num_output_tokens * 7919) % vocab_size
+    while token in stops:
+        token = (token + 1) % vocab_size
+    return token
+
+
+def build(chip: ChipRecord, shape: Mapping[str, Any], engine: EngineSpec) -> ModelledExecutor:
+    """The executor of `engine` for a model of that shape on that chip, its clock at 0.
+
+    Raises ShapeError, CostModelError (the chip lacks a rate), DoesNotFit.
+    """
+    cost = CostModel(chip, ModelShape.from_mapping(shape), engine.weights)
+    pool = plan_kv_pool(cost, engine.block_size, engine.max_num_seqs)
+    return ModelledExecutor(cost, pool, engine.block_size, VirtualClock())
+
+
+def build_engine(executor: ModelledExecutor, engine: EngineSpec) -> Engine:
+    """The serving engine over it, scheduled as the spec says."""
+    config = SchedulerConfig(
+        max_num_seqs=engine.max_num_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        prefix_cache=engine.prefix_cache,
+        chunked_prefill=engine.scheduler.chunked_prefill,
+    )
+    return Engine(executor, config)
