@@ -91,6 +91,7 @@ class Lab:
                     lambda node=node: self._node_command(node),  # type: ignore[misc]
                     node_env,
                     self._log(f"node-{node.name}"),
+                    cwd=REPOSITORY,
                 )
             )
         self._say(f"ready at {self.url} after {time.monotonic() - self._started_at:.1f} s")
@@ -160,7 +161,13 @@ class Lab:
         command = [sys.executable, str(REPOSITORY / "manage.py"), "prepare"]
         with log.open("ab") as errors:
             result = subprocess.run(
-                command, env=self._env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+                command,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=REPOSITORY,
             )
         if result.returncode != 0:
             raise StartFailed(f"the database could not be prepared: {last_lines(log)} (see {log})")
@@ -172,7 +179,7 @@ class Lab:
         while not self._stopping.wait(TICK_S) and not self._web_answers():
             self._supervisor.tick()
             if time.monotonic() > deadline:
-                raise StartFailed(f"the web server does not answer: {last_lines(self._log('web'))}")
+                raise StartFailed(f"the web server does not answer: {last_lines(self._log('web'), 1)}")
 
     def _web_answers(self) -> bool:
         try:
@@ -185,7 +192,7 @@ class Lab:
         command = [sys.executable, "-m", "labsite.demo", "--credentials", str(self._home / "credentials.json")]
         if self._options.json_file:
             command += ["--json", str(self._options.json_file.resolve())]
-        return spawn(command, log=None, env=self._env)
+        return spawn(command, log=None, env=self._env, cwd=REPOSITORY)
 
     def _end_leftovers(self) -> None:
         left = leftovers(self._home)
@@ -195,7 +202,7 @@ class Lab:
             self._say(f"ended {len(left)} processes that a killed lab had left ({names})")
 
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> None:
-        self._supervisor.add(Child(name, lambda: command, env, self._log(name)))
+        self._supervisor.add(Child(name, lambda: command, env, self._log(name), cwd=REPOSITORY))
 
     def _log(self, name: str) -> Path:
         directory = self._home / "logs"

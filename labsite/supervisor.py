@@ -46,10 +46,11 @@ class Child:
     command: Callable[[], Sequence[str | Path]]
     env: dict[str, str]
     log: Path
+    cwd: Path | None = None
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self.process = spawn(self.command(), log=self.log, env=self.env)
+        self.process = spawn(self.command(), log=self.log, env=self.env, cwd=self.cwd)
 
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
