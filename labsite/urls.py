@@ -1,4 +1,4 @@
-"""Addresses of the lab: admin and health; each application brings its own."""
+"""Addresses of the lab: health, admin, REST."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from django.contrib import admin
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
+
+from labsite.api import api
 
 
 def health(request: HttpRequest) -> JsonResponse:
@@ -18,4 +20,5 @@ def health(request: HttpRequest) -> JsonResponse:
 urlpatterns = [
     path("health", health, name="health"),
     path("admin/", admin.site.urls),
+    path("api/v1/", api.urls),
 ]
