@@ -25,9 +25,7 @@ def max_sequence_tokens(executor: Executor) -> int:
     return min(executor.max_model_len, executor.num_blocks * executor.block_size + 1)
 
 
-def check_servable(
-    num_prompt_tokens: int, params: SamplingParams, limit: int, config: SchedulerConfig
-) -> None:
+def check_servable(num_prompt_tokens: int, params: SamplingParams, limit: int, config: SchedulerConfig) -> None:
     """Raise RequestRejected unless the request, alone on the engine, would end within `limit` tokens."""
     if not num_prompt_tokens:
         raise RequestRejected("prompt", "an empty prompt", "at least one token")

@@ -92,9 +92,7 @@ class Engine:
     def has_work(self) -> bool:
         return bool(self._sequences)
 
-    def add(
-        self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams, priority: int = 0
-    ) -> None:
+    def add(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams, priority: int = 0) -> None:
         """Queue a request (a lower `priority` runs sooner); RequestRejected if it could never run."""
         if request_id in self._sequences:
             raise RequestRejected("request_id", request_id, "an id that no unfinished request has")
@@ -113,7 +111,7 @@ class Engine:
         return True
 
     def timing(self, request_id: str) -> RequestTiming | None:
-        """The times of an unfinished request as if it ended now; None if it is not here or never ran."""
+        """The times of an unfinished request as if it ended now; None if it is not here or has no token yet."""
         sequence = self._sequences.get(request_id)
         if sequence is None or sequence.prefill_done_s is None:
             return None

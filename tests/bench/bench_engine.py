@@ -1,7 +1,7 @@
 """What the engine itself costs per decode step, with an executor that computes nothing.
 
-Run by hand: `python -m tests.bench.bench_engine`. The engine must stay far below the chip's own step time (some
-20 ms for SmolLM2 on two cores), so 0.3 ms for 8 sequences is the ceiling printed beside the figure.
+Run by hand: `python -m tests.bench.bench_engine`. Printed beside the figure is the ceiling it must stay far below:
+0.3 ms for 8 sequences, and in proportion for more or fewer.
 """
 
 from __future__ import annotations

@@ -252,6 +252,20 @@ def test_times_are_on_the_executors_clock() -> None:
     assert [(output.step.start_s, output.step.duration_s) for output in outputs] == [(n, 1) for n in range(4)]
 
 
+def test_the_times_of_an_unfinished_request_are_those_it_would_end_with() -> None:
+    engine = make_engine(max_num_seqs=1, max_num_batched_tokens=3)
+    engine.add("a", PROMPT, SamplingParams(max_tokens=9))
+    step(engine)
+    assert engine.timing("a") is None
+    step(engine)
+    timing = engine.timing("a")
+    assert timing is not None
+    assert timing.queued_s == timing.scheduled_first_s == 0
+    assert timing.prefill_done_s == timing.finished_s == engine.executor.now() > 2
+    engine.abort("a")
+    assert engine.timing("a") is None
+
+
 def test_a_step_says_what_it_computed_and_what_the_cache_spared() -> None:
     engine = make_engine(max_num_seqs=2, max_num_batched_tokens=6)
     engine.add("a", PROMPT, SamplingParams(max_tokens=3))
