@@ -92,6 +92,7 @@ class Lab:
                     node_env,
                     self._log(f"node-{node.name}"),
                     cwd=REPOSITORY,
+                    leaves_first=True,
                 )
             )
         self._say(f"ready at {self.url} after {time.monotonic() - self._started_at:.1f} s")
@@ -132,7 +133,7 @@ class Lab:
         return {
             "web": [
                 sys.executable, "-m", "uvicorn", "labsite.asgi:application", "--host", host, "--port", port,
-                "--no-access-log", "--timeout-graceful-shutdown", "3",
+                "--no-access-log", "--timeout-graceful-shutdown", "1",
             ],
             "recorder": [*manage, "record"],
             "control": [

@@ -20,7 +20,9 @@ from labsite.processes import StartFailed, end_processes, last_lines, spawn
 FIRST_BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 30.0
 HEALTHY_AFTER_S = 60.0
-GRACE_S = 7.0
+# The lab must end within 10 s: these, the kill after them and a fast shutdown of PostgreSQL stay below that.
+FIRST_GRACE_S = 4.0
+GRACE_S = 1.5
 # What marks a process as a child of the lab on a home, its own children included; see `leftovers`.
 MARK = "LAB_CHILD_OF"
 
@@ -40,13 +42,17 @@ class Server(Protocol):
 
 @dataclass
 class Child:
-    """A process of the lab. `command` is asked at every start, since it may depend on what is in the home by then."""
+    """A process of the lab. `command` is asked at every start, since it may depend on what is in the home by then.
+
+    One that leaves first is ended while the others still run, so that it can tell them.
+    """
 
     name: str
     command: Callable[[], Sequence[str | Path]]
     env: dict[str, str]
     log: Path
     cwd: Path | None = None
+    leaves_first: bool = False
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -97,12 +103,16 @@ class Supervisor:
 
     def stop(self) -> None:
         """Ends every descendant but the servers, then the servers; nothing of ours is left when it returns."""
-        running = [child.process.pid for child in self.children if child.process and child.is_running()]
-        end_processes([psutil.Process(pid) for pid in running], GRACE_S)
+        for leaves_first, grace_s in ((True, FIRST_GRACE_S), (False, GRACE_S)):
+            end_processes(self._running(leaves_first), grace_s)
         end_processes(self._descendants(), 0.5)
         for server in reversed(self.servers):
             server.stop()
         self._reap_orphans()
+
+    def _running(self, leaves_first: bool) -> list[psutil.Process]:
+        children = [child for child in self.children if child.leaves_first == leaves_first and child.is_running()]
+        return [psutil.Process(child.process.pid) for child in children if child.process]
 
     def _start(self, item: Server | Child) -> None:
         watch = self._watches.setdefault(item.name, _Watch())
