@@ -1,0 +1,1 @@
+"""The agent of a node: joins the lab, keeps a lease, runs what it is given, sends what that says."""

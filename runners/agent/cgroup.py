@@ -1,0 +1,75 @@
+"""Limits that a cgroup (v1 or v2) sets on this process, and how often it was throttled. Null where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+# v1 says "no limit" with the largest page-aligned number.
+NO_LIMIT_BYTES = 1 << 62
+
+
+def cpu_quota_cores(root: Path = ROOT, membership: str | None = None) -> float | None:
+    """CPU time that the tightest of this process's cgroups allows, in cores."""
+    quotas = []
+    for folder in _folders("cpu", root, membership):
+        quota, period = (
+            _read(folder / "cpu.max").split() or ("max", "0")
+            if (folder / "cpu.max").exists()
+            else (
+                _read(folder / "cpu.cfs_quota_us") or "-1",
+                _read(folder / "cpu.cfs_period_us") or "0",
+            )
+        )
+        if quota.lstrip("-").isdigit() and int(quota) > 0 and int(period) > 0:
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
+
+
+def memory_limit_bytes(root: Path = ROOT, membership: str | None = None) -> int | None:
+    """The tightest memory limit of this process's cgroups."""
+    limits = []
+    for folder in _folders("memory", root, membership):
+        text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
+        if text.isdigit() and int(text) < NO_LIMIT_BYTES:
+            limits.append(int(text))
+    return min(limits, default=None)
+
+
+def throttling(root: Path = ROOT, membership: str | None = None) -> dict[str, float] | None:
+    """Scheduler periods of this process's cgroup under a quota, those in which it was held back, and for how long,
+    since the cgroup began."""
+    for folder in _folders("cpu", root, membership):
+        stat = dict(line.split() for line in _read(folder / "cpu.stat").splitlines())
+        if "nr_throttled" in stat:
+            seconds = (
+                int(stat["throttled_usec"]) / 1e6 if "throttled_usec" in stat else int(stat["throttled_time"]) / 1e9
+            )
+            return {
+                "periods": float(stat["nr_periods"]),
+                "throttled_periods": float(stat["nr_throttled"]),
+                "throttled_s": seconds,
+            }
+    return None
+
+
+def _folders(controller: str, root: Path, membership: str | None) -> list[Path]:
+    """This process's cgroup folders for a controller, its own first, then those above it."""
+    text = _read(Path("/proc/self/cgroup")) if membership is None else membership
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        base = root if controllers == "" else root / controller
+        if controllers != "" and controller not in controllers.split(","):
+            continue
+        if not (base.is_dir() and (controllers or (base / "cgroup.controllers").exists())):
+            continue
+        own = base / path.lstrip("/")
+        return [folder for folder in (own, *own.parents) if folder.is_relative_to(base)]
+    return []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # not there, or not ours to read
+        return ""

@@ -1,0 +1,104 @@
+"""`python -m runners.execute --spec FILE --spool FILE --models DIR`: executes one run and writes its events to a spool.
+
+A run that comes to an end of its own, good or bad, ends with a Report and status 0. SIGTERM stops it, with status
+143 and without a Report: why it was stopped is for its agent to say. With `--guard-fd` the whole process group ends
+when that pipe closes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from runners import processes
+from runners.agent.detect import detect
+from runners.agent.version import code_revision
+from runners.events import Report
+from runners.execution.errors import RunFailed
+from runners.execution.journal import Journal
+from runners.execution.measured import execute_measured
+from runners.execution.modelled import execute_modelled
+from runners.spec import RunSpec
+from runners.spool import SpoolWriter
+
+STOPPED = 128 + signal.SIGTERM
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = parse_options(argv)
+    if options.guard_fd is not None:
+        processes.end_group_with(options.guard_fd)
+    journal = Journal(SpoolWriter(options.spool))
+    facts = provenance()
+    try:
+        spec = read_spec(options.spec)
+        if options.modelled:
+            # No child and nothing to wait for: SIGTERM may end it where it stands.
+            report = execute_modelled(spec, journal, facts)
+        else:
+            report = asyncio.run(execute(spec, options.models, journal, facts))
+    except asyncio.CancelledError:
+        return STOPPED
+    except RunFailed as error:
+        report = failure(str(error), error.retry, facts, options.modelled)
+    except MemoryError:
+        report = failure("this machine has too little memory for the run", True, facts, options.modelled)
+    except Exception as error:
+        # A fault of ours: the run is reported with it, and the whole trace goes to the agent's log of the run.
+        traceback.print_exc()
+        report = failure(f"the run broke down: {type(error).__name__}: {error}", False, facts, options.modelled)
+    journal.close_with(report)
+    return 0
+
+
+def parse_options(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m runners.execute", description="Executes one run.")
+    parser.add_argument("--spec", type=Path, required=True, help="the run's RunSpec, as JSON")
+    parser.add_argument("--spool", type=Path, required=True, help="where its events go, one JSON line each")
+    parser.add_argument("--models", type=Path, required=True, help="where model files lie")
+    parser.add_argument(
+        "--modelled", action="store_true", help="on a virtual clock, by the cost model of the spec's chip"
+    )
+    parser.add_argument("--guard-fd", type=int, help="read end of a pipe that the parent holds open")
+    return parser.parse_args(argv)
+
+
+def read_spec(path: Path) -> RunSpec:
+    """Raises RunFailed where it can't be read."""
+    try:
+        return RunSpec.model_validate(json.loads(path.read_text()))
+    except (OSError, ValueError, ValidationError) as error:
+        raise RunFailed(f"the run's spec can't be read: {error}", retry=False) from error
+
+
+async def execute(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any]) -> Report:
+    """The Report of a measured run. SIGTERM and SIGINT cancel it: its children are ended first."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await execute_measured(spec, models_dir, journal, facts)
+
+
+def provenance() -> dict[str, Any]:
+    """What the run ran on, as far as it is known before it starts. `machine` is this host, also where a chip is modelled."""
+    machine = detect()
+    return {"chip": machine["chip"], "machine": machine | {"name": platform.node()}, "code_revision": code_revision()}
+
+
+def failure(message: str, retry: bool, facts: dict[str, Any], modelled: bool) -> Report:
+    print(f"error: {message}", file=sys.stderr)
+    return Report(outcome="failed", error=message, retry=retry, facts=facts, modelled=modelled)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

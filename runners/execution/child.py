@@ -1,0 +1,113 @@
+"""A child process of a run that speaks lines: its stderr goes to the journal, and it never outlives its use."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from runners import processes
+from runners.execution.journal import Journal, Level
+
+LAST_LINES = 8
+TERM_GRACE_S = 2.0
+MAX_LINE_BYTES = 1 << 24
+
+# What our programs and Python's logging begin a line with, and the level it stands for.
+_PREFIX = re.compile(r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d+ )?(DEBUG|INFO|WARNING|ERROR|CRITICAL|error:) ?")
+_LEVELS: dict[str, Level] = {
+    "DEBUG": "debug",
+    "INFO": "info",
+    "WARNING": "warning",
+    "ERROR": "error",
+    "CRITICAL": "error",
+}
+
+
+class Child:
+    """`async with Child(...)`: the process runs inside the block and is gone after it, however the block ends."""
+
+    def __init__(self, name: str, module: str, arguments: list[str], journal: Journal, *, stdin: bool = False) -> None:
+        self.name = name
+        self._command = [sys.executable, "-m", module, *arguments]
+        self._journal = journal
+        self._stdin = asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL
+        self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
+
+    async def __aenter__(self) -> Self:
+        self.process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=self._stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=MAX_LINE_BYTES,
+            env=processes.marked_environment(),
+        )
+        self._listening = asyncio.create_task(self._listen())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL after a grace. Returns when it is gone and all it said on stderr is in the journal."""
+        self._send(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self.process.wait(), TERM_GRACE_S)
+        except TimeoutError:
+            self._send(signal.SIGKILL)
+            await self.process.wait()
+        await asyncio.wait({self._listening}, timeout=TERM_GRACE_S)
+
+    async def died(self) -> str:
+        """Waits for its end; how it ended, with its last words."""
+        await self.process.wait()
+        await asyncio.wait({self._listening}, timeout=1.0)
+        code = self.process.returncode or 0
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        last = self.last_words
+        return f"{self.name} {how}" + (f": {last}" if last else "")
+
+    @property
+    def last_words(self) -> str:
+        return " | ".join(self._last_lines)
+
+    @property
+    def was_killed(self) -> bool:
+        """By a signal: the memory killer's way, or another's."""
+        return (self.process.returncode or 0) < 0
+
+    async def read_line(self) -> bytes:
+        """The next line of its stdout; empty at the end."""
+        assert self.process.stdout is not None
+        return await self.process.stdout.readline()
+
+    def write_line(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+
+    async def _listen(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            text = line.decode(errors="replace").rstrip()
+            if text:
+                self._last_lines.append(text)
+                self._journal.log(_level(text), self.name, text)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self.process.returncode is None:
+            try:
+                self.process.send_signal(number)
+            except ProcessLookupError:
+                return
+
+
+def _level(line: str) -> Level:
+    found = _PREFIX.match(line)
+    return _LEVELS.get(found[1], "error") if found else "info"

@@ -1,0 +1,201 @@
+"""A measured run: the model's file, the server in one process, the load in another, and their joint record.
+
+The phases follow the load client's word. Whatever ends the run, both children are gone when this returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from runners import models
+from runners.events import Report, RequestRecord
+from runners.execution.child import Child
+from runners.execution.errors import RunFailed
+from runners.execution.journal import Journal
+from runners.execution.merge import SampleMerger, on_run_clock
+from runners.execution.server import ReadyServer, make_server, read_steps, wait_until_ready
+from runners.execution.watch import NodeWatch
+from runners.spec import ModelRef, RunSpec
+
+POLL_S = 0.25
+POLL_TIMEOUT_S = 10.0
+
+
+async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any]) -> Report:
+    """Runs it and gives its Report; adds to `facts` as they become known. Raises RunFailed."""
+    journal.status("starting", detail=f"model {spec.model.name}")
+    model_path = await asyncio.to_thread(_fetch_model, spec.model, models_dir, _from_thread(journal))
+    facts["model"] = {"name": spec.model.name, "sha256": spec.model.sha256}
+    journal.status("starting", detail="server")
+    async with make_server(spec.engine, model_path, journal) as server:
+        ready = await wait_until_ready(server)
+        facts["engine"] = ready.facts
+        journal.status("starting", detail="load")
+        async with Child("client", "runners.load.client", [], journal, stdin=True) as client:
+            load = Load(spec, ready, model_path, client, journal)
+            return await _unless_it_dies(server, load.run(facts))
+
+
+async def _unless_it_dies(server: Child, work: Any) -> Report:
+    """The work's result, or RunFailed as soon as the server has ended."""
+    task, death = asyncio.ensure_future(work), asyncio.ensure_future(server.process.wait())
+    try:
+        await asyncio.wait({task, death}, return_when=asyncio.FIRST_COMPLETED)
+        if death.done() and not task.done():
+            raise RunFailed(f"in mid-run the {await server.died()}", retry=True)
+        report: Report = await task
+        return report
+    finally:
+        for one in (task, death):
+            one.cancel()
+        await asyncio.wait({task, death})
+
+
+class Load:
+    """One load against a ready server, from the client's first line to its last."""
+
+    def __init__(self, spec: RunSpec, ready: ReadyServer, model_path: Path, client: Child, journal: Journal) -> None:
+        self._spec = spec
+        self._ready = ready
+        self._model_path = model_path
+        self._client = client
+        self._journal = journal
+        self._merger = SampleMerger()
+        self._watch = NodeWatch()
+        self._zero_s: float | None = None
+        self._after = 0
+        self._dropped = 0
+        self._done: dict[str, Any] | None = None
+
+    async def run(self, facts: dict[str, Any]) -> Report:
+        self._client.write_line(json.dumps(self._config()))
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=POLL_TIMEOUT_S)) as http:
+            polling = asyncio.create_task(self._poll(http))
+            try:
+                await self._read_client()
+            finally:
+                polling.cancel()
+                await asyncio.wait({polling})
+            await self._poll_once(http)
+        self._journal.add_all(self._merger.finish())
+        facts.update(self._watch.stop())
+        facts["steps_dropped"] = self._dropped
+        return self._report(facts)
+
+    def _config(self) -> dict[str, Any]:
+        spec = self._spec
+        return {
+            "url": self._ready.url,
+            "model": self._ready.model,
+            "workload": spec.workload.model_dump(mode="json"),
+            "seed": spec.seed,
+            "model_path": str(self._model_path),
+            "request_timeout_s": spec.time_limit_s,
+        }
+
+    async def _read_client(self) -> None:
+        """Takes the client's lines until its last. Raises RunFailed where that doesn't come."""
+        take: dict[str, Callable[[dict[str, Any]], None]] = {
+            "clock": self._take_clock,
+            "phase": self._take_phase,
+            "tick": self._take_tick,
+            "request": self._take_request,
+            "done": self._take_done,
+        }
+        while self._done is None:
+            line = await self._client.read_line()
+            if not line:
+                raise RunFailed(f"the load {await self._client.died()}", retry=self._client.was_killed)
+            message = json.loads(line)
+            take[message.pop("type")](message)
+
+    def _take_clock(self, message: dict[str, Any]) -> None:
+        self._zero_s = message["zero_monotonic_s"]
+
+    def _take_phase(self, message: dict[str, Any]) -> None:
+        if message["phase"] == "measuring":
+            self._watch.start()
+        self._journal.status(message["phase"], message["t_s"])
+
+    def _take_tick(self, message: dict[str, Any]) -> None:
+        if message["interval_s"] > 0:
+            self._merger.add_tick(message)
+            self._journal.add_all(self._merger.take())
+
+    def _take_request(self, message: dict[str, Any]) -> None:
+        self._journal.add(RequestRecord.model_validate(message["record"]))
+
+    def _take_done(self, message: dict[str, Any]) -> None:
+        self._done = message
+
+    async def _poll(self, http: aiohttp.ClientSession) -> None:
+        while True:
+            await self._poll_once(http)
+            await asyncio.sleep(POLL_S)
+
+    async def _poll_once(self, http: aiohttp.ClientSession) -> None:
+        """Fetches the steps since the last time. A server that doesn't answer now is asked again; its death is noticed
+        elsewhere."""
+        if self._zero_s is None:
+            return
+        try:
+            page = await read_steps(http, self._ready.url, self._after)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self._journal.log("warning", "execute", f"the server did not give its steps: {error!r}")
+            return
+        steps = [on_run_clock(step, self._zero_s) for step in page.steps]
+        self._after = page.next
+        self._dropped += page.dropped
+        self._merger.add_steps(steps, page.now_s - self._zero_s)
+        self._journal.add_all([*steps, *self._merger.take()])
+
+    def _report(self, facts: dict[str, Any]) -> Report:
+        assert self._done is not None
+        client = self._done["client"]
+        gone = bool(client.get("server_gone"))
+        return Report(
+            outcome="failed" if gone else "succeeded",
+            error="the server no longer took connections" if gone else None,
+            retry=gone,
+            window_start_s=self._done["window_start_s"],
+            window_end_s=self._done["window_end_s"],
+            client=client,
+            facts=facts,
+        )
+
+
+def _fetch_model(model: ModelRef, models_dir: Path, say: Callable[[str], None]) -> Path:
+    """The model's file, fetched when absent, with the hash that the run was frozen with. Raises RunFailed."""
+    tenths = -1
+
+    def progress(done_bytes: int, total_bytes: int) -> None:
+        nonlocal tenths
+        now = 10 * done_bytes // max(total_bytes, 1)
+        if now > tenths:
+            tenths = now
+            say(f"fetching {model.name}: {10 * now} %")
+
+    try:
+        path = models.path_if_present(model.name, models_dir) or models.fetch(model.name, models_dir, progress)
+    except models.ModelError as error:
+        raise RunFailed(str(error), retry=error.retry) from error
+    found = models.sha256_of(path)
+    if found != model.sha256:
+        raise RunFailed(f"{path.name} has SHA-256 {found}, the run was made for {model.sha256}", retry=False)
+    return path
+
+
+def _from_thread(journal: Journal) -> Callable[[str], None]:
+    """Writes a log line on the loop's thread: the journal is for one."""
+    loop = asyncio.get_running_loop()
+
+    def say(text: str) -> None:
+        loop.call_soon_threadsafe(journal.log, "info", "execute", text)
+
+    return say

@@ -1,0 +1,58 @@
+"""Joins what the client saw with what the engine did: client ticks and engine steps become the run's Samples. Pure.
+
+A step counts in the interval in which it ended. A tick is held back until the engine's steps are known up to its end;
+a step that comes later still counts in the next interval, so none is lost and none counts twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runners.events import Sample, Step
+from runners.load.step_sums import sum_steps
+
+
+class SampleMerger:
+    """For one run. Times are seconds on the run's clock."""
+
+    def __init__(self) -> None:
+        self._steps: deque[Step] = deque()
+        self._ticks: deque[dict[str, Any]] = deque()
+        self._known_until_s = float("-inf")
+
+    def add_steps(self, steps: list[Step], known_until_s: float) -> None:
+        """Steps in order; `known_until_s` is up to when no other can have ended."""
+        self._steps.extend(steps)
+        self._known_until_s = max(self._known_until_s, known_until_s)
+
+    def add_tick(self, tick: Mapping[str, Any]) -> None:
+        """The client's fields of a Sample, in order."""
+        self._ticks.append(dict(tick))
+
+    def take(self) -> list[Sample]:
+        """The Samples that are complete now."""
+        return self._join(lambda tick: bool(tick["t_s"] <= self._known_until_s))
+
+    def finish(self) -> list[Sample]:
+        """All that are left, when nothing more will come."""
+        return self._join(lambda tick: True)
+
+    def _join(self, ready: Callable[[dict[str, Any]], bool]) -> list[Sample]:
+        samples = []
+        while self._ticks and ready(self._ticks[0]):
+            tick = self._ticks.popleft()
+            samples.append(Sample(**tick, **sum_steps(self._take_steps(tick["t_s"]))))
+        return samples
+
+    def _take_steps(self, until_s: float) -> list[Step]:
+        taken = []
+        while self._steps and self._steps[0].start_s + self._steps[0].duration_s <= until_s:
+            taken.append(self._steps.popleft())
+        return taken
+
+
+def on_run_clock(step: Step, zero_s: float) -> Step:
+    """The step with its start on the run's clock; `zero_s` is the host's monotonic time at the run's zero."""
+    return step.model_copy(update={"start_s": step.start_s - zero_s})

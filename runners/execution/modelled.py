@@ -1,0 +1,39 @@
+"""A modelled run: the same scheduler and the same load, on a virtual clock, timed by the cost model of a chip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from runners.chips import ChipRecord
+from runners.events import Report
+from runners.execution.errors import RunFailed
+from runners.execution.journal import Journal
+from runners.load import virtual
+from runners.modelled.cost import CostModelError
+from runners.modelled.executor import build, build_engine
+from runners.modelled.shape import ShapeError
+from runners.spec import RunSpec
+
+
+def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> Report:
+    """Runs it and gives its Report; adds to `facts`. Raises RunFailed: a model refuses the same thing every time."""
+    journal.status("starting", detail=f"cost model of {spec.chip_id}")
+    if spec.chip is None:
+        raise RunFailed("the run names no chip to model", retry=False)
+    try:
+        executor = build(ChipRecord.model_validate(spec.chip), spec.model.shape, spec.engine)
+    except (ValidationError, CostModelError, ShapeError) as error:
+        raise RunFailed(f"{spec.chip_id} can't be modelled: {error}", retry=False) from error
+    facts.update(executor.facts())
+    facts["model"] = {"name": spec.model.name, "sha256": spec.model.sha256}
+    result = virtual.run(spec, build_engine(executor, spec.engine), executor.clock, journal.add)
+    return Report(
+        outcome="succeeded",
+        window_start_s=result.window_start_s,
+        window_end_s=result.window_end_s,
+        client=result.client,
+        facts=facts,
+        modelled=True,
+    )

@@ -1,0 +1,132 @@
+"""The spool of one attempt: its events on disk, one JSON line each, until the lab has stored them all.
+
+Line n is event n, so the file alone gives every event its number. One process appends (the run's, and after its end
+the agent), any other reads. Whoever dies while writing leaves a torn last line: it was never an event, and `seal`
+cuts it off. Nothing here talks to a broker.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from runners.events import EVENT, AnyEvent, Report
+
+SUFFIX = ".jsonl"
+_NAME = re.compile(r"(\d+)-(\d+)")
+
+
+class AttemptKey(NamedTuple):
+    """Which attempt of which run; `str()` gives the name under which its files lie."""
+
+    run_id: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.run_id}-{self.attempt}"
+
+    @classmethod
+    def parse(cls, name: str) -> AttemptKey:
+        """Raises ValueError where `name` isn't `<run>-<attempt>`."""
+        found = _NAME.fullmatch(name)
+        if not found:
+            raise ValueError(f"{name!r} names no attempt, expected <run>-<attempt>")
+        return cls(int(found[1]), int(found[2]))
+
+
+class SpoolComplete(Exception):
+    """The spool already ends in a Report; nothing comes after an attempt's last event."""
+
+
+@dataclass(frozen=True)
+class SpoolEnd:
+    """How far a spool goes. `report` is its last event where that is a Report."""
+
+    events: int
+    report: Report | None
+
+
+class SpoolWriter:
+    """Appends events to a spool, numbering on from what the file holds. Not for two writers at once."""
+
+    def __init__(self, path: Path) -> None:
+        end = seal(path)
+        if end.report is not None:
+            raise SpoolComplete(f"{path.name} already ends in a report")
+        self.path = path
+        self.events = end.events
+        self.complete = False
+        self._file = path.open("ab")
+
+    def append(self, events: Iterable[AnyEvent]) -> None:
+        """Appends in order; readers see them when this returns."""
+        lines = [event.model_dump_json().encode() + b"\n" for event in events]
+        if self.complete:
+            raise SpoolComplete(f"{self.path.name} already ends in a report")
+        self._file.write(b"".join(lines))
+        self._file.flush()
+        self.events += len(lines)
+
+    def close_with(self, report: Report) -> None:
+        """Appends the attempt's last event, with the count of all of them, and makes the file durable."""
+        self.append([report.model_copy(update={"events": self.events + 1})])
+        self.complete = True
+        os.fsync(self._file.fileno())
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def seal(path: Path) -> SpoolEnd:
+    """Cuts off a torn last line and says how far the spool goes; a spool that isn't there has no events.
+
+    Only for who alone writes it. Raises ValueError (pydantic's) where the last whole line is no event.
+    """
+    if not path.exists():
+        return SpoolEnd(0, None)
+    with path.open("r+b") as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole != len(content):
+            file.truncate(whole)
+    if not whole:
+        return SpoolEnd(0, None)
+    last = EVENT.validate_json(content[content.rfind(b"\n", 0, whole - 1) + 1 : whole])
+    return SpoolEnd(content.count(b"\n", 0, whole), last if isinstance(last, Report) else None)
+
+
+@dataclass
+class SpoolReader:
+    """Reads a spool's whole lines in order, while it grows. `next_seq` is the number of the event to come next."""
+
+    path: Path
+    next_seq: int = 1
+    offset: int = 0
+
+    def read(self, max_events: int, max_bytes: int) -> list[bytes]:
+        """The next events as JSON, at most `max_events`, at most about `max_bytes` (but at least one event)."""
+        lines: list[bytes] = []
+        size = 0
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            while len(lines) < max_events and size < max_bytes:
+                line = file.readline()
+                if not line.endswith(b"\n"):
+                    break
+                lines.append(line[:-1])
+                size += len(line)
+        self.offset += size
+        self.next_seq += len(lines)
+        return lines
+
+    def rewind(self, next_seq: int) -> None:
+        """Goes to the event of that number, or to the file's end where it has fewer."""
+        self.next_seq, self.offset = 1, 0
+        while self.next_seq < next_seq:
+            if not self.read(max_events=min(next_seq - self.next_seq, 10_000), max_bytes=1 << 26):
+                return
