@@ -127,9 +127,7 @@ class Run(models.Model):
         indexes = [
             # place_runs reads the queue, the reaper what is under way
             models.Index(fields=["id"], condition=models.Q(state="queued"), name="run_queue"),
-            models.Index(
-                fields=["state"], condition=models.Q(state__in=["assigned", "running"]), name="run_under_way"
-            ),
+            models.Index(fields=["state"], condition=models.Q(state__in=["assigned", "running"]), name="run_under_way"),
         ]
 
     def __str__(self) -> str:
@@ -174,6 +172,10 @@ class Attempt(models.Model):
                 condition=models.Q(state__in=["assigned", "running"]),
                 name="one_live_attempt_per_run",
             ),
+        ]
+        # the recorder looks for attempts that ended before their last events came
+        indexes = [
+            models.Index(fields=["ended_at"], condition=models.Q(report__isnull=True), name="attempt_without_report")
         ]
 
     def __str__(self) -> str:

@@ -114,8 +114,8 @@ def trials_with_runs(experiment_id: int) -> list[TrialWithRuns]:
     trials = {trial.id: TrialWithRuns(trial) for trial in Trial.objects.filter(experiment_id=experiment_id)}
     for entry in runs_on_nodes(Run.objects.filter(experiment_id=experiment_id).defer("spec")):
         trials[entry.run.trial_id].runs.append(entry)
-    for entry in trials.values():
-        entry.runs.sort(key=lambda one: one.run.repeat)
+    for trial in trials.values():
+        trial.runs.sort(key=lambda entry: entry.run.repeat)
     return sorted(trials.values(), key=lambda entry: entry.trial.index)
 
 
@@ -137,7 +137,7 @@ def attempts_of(run_id: int) -> list[Attempt]:
 def shown_attempt(run: Run, attempts: Sequence[Attempt]) -> Attempt | None:
     """The attempt whose records a reader sees: the final one, or the one under way."""
     final = [attempt for attempt in attempts if attempt.id == run.final_attempt_id]
-    return (final or list(attempts[-1:]) or [None])[0]
+    return next(iter(final or attempts[-1:]), None)
 
 
 def records_after(kind: str, run_id: int, attempt: int, after: int, limit: int) -> list[dict[str, Any]]:

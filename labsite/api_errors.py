@@ -94,7 +94,11 @@ def _parameter_fault(fault: dict[str, Any]) -> dict[str, Any]:
 
 def handle_errors(api: NinjaAPI) -> None:
     for kind in (Exception, Http404, HttpError, ValidationError):
-        api.add_exception_handler(kind, lambda request, error: answer_for(error))
+        api.add_exception_handler(kind, _handle)
+
+
+def _handle(request: HttpRequest, error: Exception | type[Exception]) -> JsonResponse:
+    return answer_for(error if isinstance(error, Exception) else error())
 
 
 @sync_and_async_middleware

@@ -1,224 +1,207 @@
 """From text to an ExperimentSpec, or to a list of errors that name field, value and what is allowed.
 
-Reads YAML (its safe subset: no tags, no anchors) and JSON, within limits on size and depth. Knows which parts of
-SPEC.md's document are not yet supported, so that they are refused by name. Checks no stored state.
+Reads YAML (plain data: no tags, anchors or aliases) and JSON, within limits on size and depth. How a fault is worded
+is in `runners.document_errors`; a matrix is expanded in `runners.matrix`. Checks no stored state.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
+from runners.document_errors import FieldError, Found, SpecError, TextError, find_errors, merge_errors
 from runners.spec import ExperimentSpec
+
+__all__ = [
+    "MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "FieldError", "SpecError", "TextError",
+    "check_limits", "document_errors", "parse_json", "parse_text", "validate_document",
+]  # fmt: skip
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 12
 MAX_VALUES = 5_000
-
-# Values and keys of the document that a later version will take: path → what is refused ("*" = whatever isn't allowed).
-LATER_VALUES: dict[str, tuple[str, ...]] = {
-    "engine.kind": ("external", "managed"),
-    "engine.kernels": ("native",),
-    "engine.weights": ("int4", "fp8", "fp16", "w4a16", "q4_0", "q4_1", "q8_0", "nvfp4", "mxfp4"),
-    "engine.activations": ("int16",),
-    "engine.kv_cache": ("fp8", "int8", "int4", "fp16"),
-    "engine.scheduler.policy": ("slo", "priority", "sjf", "edf"),
-    "engine.scheduler.itl_target_s": ("*",),
-    "engine.speculation.kind": ("ngram", "draft", "self"),
-    "placement.replicas": ("*",),
-    "placement.tensor_parallel": ("*",),
-    "placement.pipeline_parallel": ("*",),
-    "placement.disaggregate": ("*",),
-    "placement.router.policy": ("least_loaded", "kv_aware"),
-    "workload.kind": ("conversation", "agent", "trace"),
-    "workload.arrival.kind": ("stages",),
-    "workload.classes": ("*",),
-    "workload.shared_prefix": ("*",),
-    "quality": ("*",),
-    "cost.watts": ("*",),
-    "design": ("one_at_a_time", "ladder"),
-    "search": ("*",),
-    "repeats": ("until",),
-    "order": ("sequential", "random"),
-}
-LATER_KEYS = frozenset(
-    {
-        "shape",
-        "allow_speculative",
-        "workload.trace",
-        "workload.name",
-        "workload.time_scale",
-        "workload.stages",
-        "workload.arrival.stages",
-        "engine.speculation.max_draft",
-        "engine.speculation.model",
-        "engine.speculation.layers",
-        "engine.name",
-        "placement.router.overlap_weight",
-        "placement.link",
-    }
-)
+LARGEST_INT = 2**63
+TOO_DEEP = FieldError("", "the document is nested too deep", f"at most {MAX_DEPTH} levels")
+# PostgreSQL's JSON takes neither.
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-@dataclass(frozen=True)
-class FieldError:
-    """One thing wrong with a document. `allowed` says what would have been taken, where that can be said."""
+class _NotPlain(yaml.MarkedYAMLError):
+    """Well-formed YAML that says more than plain data may."""
 
-    field: str
-    message: str
-    allowed: Any = None
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-class SpecError(ValueError):
-    """The document is refused whole; `errors` has every fault found. A retry of the same text makes no sense."""
-
-    def __init__(self, errors: list[FieldError]) -> None:
-        self.errors = errors
-        super().__init__("; ".join(f"{error.field or 'document'}: {error.message}" for error in errors))
+    def __init__(self, problem: str, mark: Any) -> None:
+        super().__init__(problem=problem, problem_mark=mark)
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """SafeLoader without aliases (a small text could stand for a huge document) and without repeated keys."""
+    """YAML 1.2's core schema, which is what JSON could hold: dates stay text, `on` and `yes` stay words.
+
+    Without aliases (a small text could stand for a huge document), tags, and repeated keys.
+    """
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+    _depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if self.check_event(yaml.events.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=self.peek_event().start_mark)
-        event = self.peek_event()
+            raise _NotPlain("aliases are not allowed", event.start_mark)
         if getattr(event, "tag", None) is not None:
-            raise yaml.MarkedYAMLError(problem=f"tags are not allowed ({event.tag})", problem_mark=event.start_mark)
-        return super().compose_node(parent, index)
+            raise _NotPlain(f"tags are not allowed ({event.tag})", event.start_mark)
+        if self._depth > MAX_DEPTH:
+            raise _NotPlain(TOO_DEEP.message, event.start_mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise yaml.MarkedYAMLError(problem=f"key {key!r} is not text", problem_mark=key_node.start_mark)
+                raise _NotPlain(f"key {key!r} is not text", key_node.start_mark)
             if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"key {key!r} is given twice", problem_mark=key_node.start_mark)
+                raise _NotPlain(f"key {key!r} is given twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
 
-# Dates stay text and `on`/`off`/`yes`/`no` stay words: YAML 1.2's core schema, and what JSON would hold.
-_PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+for _tag, _pattern, _first in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^[-+]?[0-9]+$", "-+0123456789"),
+    ("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789"),
+    ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
+):
+    _PlainLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value, 10))
+_PlainLoader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))
 
 
 def parse_text(text: str) -> dict[str, Any]:
-    """A YAML or JSON text as a mapping. Raises SpecError when it is too large, too deep, or not plain data."""
-    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise SpecError([FieldError("", f"the document is larger than {MAX_BYTES} bytes", f"at most {MAX_BYTES} bytes")])
+    """A YAML text (JSON is YAML) as a mapping. Raises SpecError when it is too large, too deep, or not plain data,
+    TextError when it is no YAML at all."""
+    _check_size(text)
     try:
-        document = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader with less in it
+        document = yaml.load(text, Loader=_PlainLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise SpecError([FieldError("", f"{where}{error.problem or 'not valid YAML'}")]) from error
+        kind = SpecError if isinstance(error, _NotPlain) else TextError
+        raise kind([FieldError("", f"{where}{error.problem or 'not valid YAML'}")]) from error
     except (yaml.YAMLError, ValueError) as error:
-        raise SpecError([FieldError("", f"not valid YAML: {error}")]) from error
+        raise TextError([FieldError("", f"not valid YAML: {_first_line(error)}")]) from error
     except RecursionError as error:
-        raise SpecError([FieldError("", "the document is nested too deep", f"at most {MAX_DEPTH} levels")]) from error
+        raise SpecError([TOO_DEEP]) from error
+    return _mapping(document)
+
+
+def parse_json(text: str) -> dict[str, Any]:
+    """A JSON text as a mapping. Raises as parse_text does; repeated keys, NaN and Infinity are refused."""
+    _check_size(text)
+    try:
+        document = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise TextError([FieldError("", f"not valid JSON: {where}: {error.msg}")]) from error
+    except ValueError as error:
+        raise TextError([FieldError("", f"not valid JSON: {_first_line(error)}")]) from error
+    except RecursionError as error:
+        raise SpecError([TOO_DEEP]) from error
+    return _mapping(document)
+
+
+def _check_size(text: str) -> None:
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise SpecError([FieldError("", "the document is too large", f"at most {MAX_BYTES} bytes")])
+
+
+def _mapping(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise SpecError([FieldError("", "the document must be a mapping of keys to values")])
     return document
 
 
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    repeated = next((key for key in keys if keys.count(key) > 1), None) if len(set(keys)) < len(keys) else None
+    if repeated is not None:
+        raise ValueError(f"key {repeated!r} is given twice")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def check_limits(document: Mapping[str, Any]) -> None:
-    """Raises SpecError when a parsed document is deeper or larger than any sensible one."""
-    level: list[Any] = [document]
+    """Raises SpecError when a parsed document is deeper or larger than any sensible one, or holds what JSON can't."""
+    level: list[tuple[str, Any]] = [("", document)]
     values = 0
     for _ in range(MAX_DEPTH):
         values += len(level)
         if values > MAX_VALUES:
             raise SpecError([FieldError("", "the document holds too many values", f"at most {MAX_VALUES} values")])
-        level = [child for value in level for child in _children(value)]
+        level = [child for path, value in level for child in _children(path, value)]
         if not level:
             break
-    if level:
-        raise SpecError([FieldError("", "the document is nested too deep", f"at most {MAX_DEPTH} levels")])
-    if len(json.dumps(document, default=str)) > MAX_BYTES:
+    else:
+        raise SpecError([TOO_DEEP])
+    if len(json.dumps(document)) > MAX_BYTES:
         raise SpecError([FieldError("", "the document is too large", f"at most {MAX_BYTES} bytes")])
 
 
-def _children(value: Any) -> list[Any]:
+def _children(path: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        return list(value.values())
-    return list(value) if isinstance(value, list | tuple) else []
+        for key in value:
+            _check_plain(path, key if isinstance(key, str) else object())
+        return [(f"{path}.{key}".lstrip("."), child) for key, child in value.items()]
+    if isinstance(value, list | tuple):
+        return [(f"{path}.{place}", child) for place, child in enumerate(value)]
+    _check_plain(path, value)
+    return []
+
+
+def _check_plain(path: str, value: Any) -> None:
+    """Raises SpecError for a value that neither JSON nor the database could hold as it is."""
+    if isinstance(value, str):
+        if UNSTORABLE.search(value):
+            raise SpecError([FieldError(path.encode("ascii", "replace").decode(), "text with a NUL or a surrogate")])
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise SpecError([FieldError(path, "not a finite number")])
+    elif isinstance(value, int):
+        if not -LARGEST_INT <= value < LARGEST_INT:
+            raise SpecError([FieldError(path, "a whole number too large", "at most 64 bits")])
+    elif value is not None:
+        raise SpecError([FieldError(path, f"{type(value).__name__} is neither text, number, list nor mapping")])
+
+
+def document_errors(document: Mapping[str, Any]) -> tuple[ExperimentSpec | None, list[Found]]:
+    """The typed document, or every fault that the types can see. Raises SpecError past the limits.
+
+    Types are strict: a number in quotes is text, and true is not 1.
+    """
+    check_limits(document)
+    try:
+        return ExperimentSpec.model_validate_json(json.dumps(document), strict=True), []
+    except ValidationError as error:
+        return None, find_errors(error, document)
 
 
 def validate_document(document: Mapping[str, Any]) -> ExperimentSpec:
     """The typed document. Raises SpecError with every fault that the types can see."""
-    check_limits(document)
-    try:
-        return ExperimentSpec.model_validate(document)
-    except ValidationError as error:
-        raise SpecError(field_errors(error, document)) from error
-
-
-def field_errors(error: ValidationError, document: Mapping[str, Any]) -> list[FieldError]:
-    """pydantic's errors with dotted paths into the document, and with what is allowed there."""
-    found: dict[tuple[str, str], FieldError] = {}
-    for item in error.errors(include_url=False):
-        path = _path(item["loc"], document, missing=item["type"] == "missing")
-        context = item.get("ctx", {})
-        if "field" in context:
-            path = f"{path}.{context['field']}".lstrip(".")
-        one = _field_error(path, item, context)
-        found.setdefault((one.field, one.message), one)
-    return list(found.values())
-
-
-def _field_error(path: str, item: Any, context: dict[str, Any]) -> FieldError:
-    kind, value = item["type"], item.get("input")
-    if kind == "extra_forbidden":
-        message = "not yet supported" if path in LATER_KEYS else "unknown key"
-        return FieldError(path, message)
-    if kind == "missing":
-        return FieldError(path, "this key is required")
-    allowed = context.get("allowed", context.get("expected", context.get("expected_tags")))
-    if allowed is None:
-        bounds = {key: context[key] for key in ("ge", "gt", "le", "lt", "max_length", "min_length", "pattern") if key in context}
-        allowed = bounds or None
-    later_path = path.removesuffix(".kind") if path.endswith(".kind.kind") else path
-    words = LATER_VALUES.get(later_path, ())
-    # A union's tag is reported at the union itself, with the whole mapping as the value.
-    if kind == "union_tag_invalid":
-        words = LATER_VALUES.get(f"{path}.kind", ())
-        value = context.get("tag")
-        path = f"{path}.{str(context.get('discriminator', 'kind')).strip(chr(39))}"
-    if words and ("*" in words or value in words or (isinstance(value, dict) and any(word in value for word in words))):
-        return FieldError(path, f"{_shown(value)} is not yet supported", allowed)
-    return FieldError(path, f"{item['msg']} (got {_shown(value)})" if kind != "impossible_combination" else item["msg"], allowed)
-
-
-def _path(loc: tuple[int | str, ...], document: Any, missing: bool) -> str:
-    """The dotted path of an error. Parts of `loc` that name a union's member are not in the document and are left out."""
-    parts: list[str] = []
-    here = document
-    for position, part in enumerate(loc):
-        last = position == len(loc) - 1
-        if isinstance(here, Mapping) and part in here:
-            parts.append(str(part))
-            here = here[part]
-        elif isinstance(here, list | tuple) and isinstance(part, int) and part < len(here):
-            parts.append(str(part))
-            here = here[part]
-        elif missing and last:
-            parts.append(str(part))
-    return ".".join(parts)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 80 else text[:77] + "…"
+    spec, errors = document_errors(document)
+    if spec is None:
+        raise SpecError(merge_errors(errors))
+    return spec

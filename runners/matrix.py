@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runners.document import FieldError, SpecError, validate_document
+from runners.document import FieldError, SpecError, document_errors, validate_document
+from runners.document_errors import Found, merge_errors
 from runners.spec import ExperimentSpec, Setting
 
 MAX_TRIALS = 400
+MAX_VALUES_TRIED = 20
 AXIS_ROOTS = ("model", "chip", "engine", "placement", "workload")
 
 
@@ -45,7 +47,7 @@ class Plan:
 
 def plan_experiment(document: Mapping[str, Any]) -> Plan:
     """Checks the whole document, every cell of its matrix included. Raises SpecError with all that is wrong."""
-    spec = validate_document(document)
+    spec = _base_spec(document)
     errors = _axis_errors(spec)
     combinations = math.prod(len(values) for values in spec.matrix.values())
     if combinations > MAX_TRIALS:
@@ -55,13 +57,53 @@ def plan_experiment(document: Mapping[str, Any]) -> Plan:
     cells = _cells(spec, document)
     runs = len(cells) * spec.repeats
     if not cells:
-        raise SpecError([FieldError("exclude", "every combination of the matrix is excluded", "at least one trial left")])
+        raise SpecError(
+            [FieldError("exclude", "every combination of the matrix is excluded", "at least one trial left")]
+        )
     if runs > spec.budget.max_runs:
         message = f"{len(cells)} trials × {spec.repeats} repeats are {runs} runs"
         raise SpecError([FieldError("matrix", message, f"at most budget.max_runs = {spec.budget.max_runs}")])
     if spec.baseline and not any(_matches(cell.settings, spec.baseline) for cell in cells):
         raise SpecError([FieldError("baseline", "no trial of the matrix has these settings")])
     return Plan(spec, cells, _interleave(len(cells), spec.repeats, spec.seed))
+
+
+def _base_spec(document: Mapping[str, Any]) -> ExperimentSpec:
+    """The document as typed. What it leaves to its axes (the model, say) has the first value of the axis."""
+    spec, found = document_errors(document)
+    if spec is None:
+        axes = _axes(document)
+        missing = {one.error.field for one in found if one.kind == "missing"} & axes.keys()
+        if missing:
+            filled = apply_settings(document, {path: axes[path][0] for path in missing}, keep_matrix=True)
+            spec, found = document_errors(filled)
+    if spec is None:
+        raise SpecError(merge_errors([*found, *_value_errors(document)]))
+    return spec
+
+
+def _axes(document: Mapping[str, Any]) -> dict[str, list[Any]]:
+    matrix = document.get("matrix")
+    named = matrix.items() if isinstance(matrix, Mapping) else ()
+    return {path: values for path, values in named if isinstance(values, list) and 0 < len(values) <= MAX_TRIALS}
+
+
+def _value_errors(document: Mapping[str, Any]) -> list[Found]:
+    """Faults in the axes' values of a document that is refused for others: each value tried alone, so that all is
+    told at once. Whether values go together is not asked here."""
+    errors: list[Found] = []
+    for path, values in _axes(document).items():
+        for value in values[:MAX_VALUES_TRIED]:
+            try:
+                _, found = document_errors(apply_settings(document, {path: value}))
+            except SpecError:
+                continue  # this path holds no keys in a document that is refused anyway
+            errors += [
+                Found(one.kind, FieldError(f"matrix.{path}", one.error.message, one.error.allowed))
+                for one in found
+                if one.error.field == path and one.kind != "impossible_combination"
+            ]
+    return errors
 
 
 def _axis_errors(spec: ExperimentSpec) -> list[FieldError]:
@@ -104,9 +146,12 @@ def _cells(spec: ExperimentSpec, document: Mapping[str, Any]) -> tuple[Cell, ...
     return tuple(cells)
 
 
-def apply_settings(document: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, Any]:
+def apply_settings(
+    document: Mapping[str, Any], settings: Mapping[str, Setting], *, keep_matrix: bool = False
+) -> dict[str, Any]:
     """The document of one cell: `settings` set at their dotted paths, the matrix and what belongs to it taken out."""
-    cell = copy.deepcopy({k: v for k, v in document.items() if k not in ("matrix", "exclude", "baseline")})
+    left_out = () if keep_matrix else ("matrix", "exclude", "baseline")
+    cell = copy.deepcopy({key: value for key, value in document.items() if key not in left_out})
     for path, value in settings.items():
         *parents, leaf = path.split(".")
         here: Any = cell

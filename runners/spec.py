@@ -46,7 +46,8 @@ class SpeculationSpec(Document):
 
 
 class EngineSpec(Document):
-    """`weights` int8 is W8A8 (per-channel weights, per-token activations) and costs quality; `activations` auto follows it."""
+    """`weights` int8 is W8A8 (per-channel weights, per-token activations) and costs quality; `activations` auto
+    follows it."""
 
     kind: Literal["builtin"] = "builtin"
     kernels: Literal["auto", "torch"] = "auto"
@@ -207,7 +208,7 @@ class CostSpec(Document):
 
 
 class BudgetSpec(Document):
-    """Limits of the whole experiment, and of one run (`max_run_seconds`), in wall-clock seconds of the control plane."""
+    """Limits of the whole experiment, and of one run (`max_run_seconds`), in seconds of the control plane's clock."""
 
     max_runs: int = Field(default=200, ge=1, le=2000)
     max_seconds: float = Field(default=7200, gt=0, le=604_800)
@@ -247,7 +248,7 @@ class ExperimentSpec(Document):
     def values_differ(cls, matrix: dict[str, tuple[Setting, ...]]) -> dict[str, tuple[Setting, ...]]:
         for path, values in matrix.items():
             if len({repr(value) for value in values}) != len(values):
-                raise PydanticCustomError("repeated_value", "{path} lists a value twice", {"path": path})
+                raise PydanticCustomError("repeated_value", "{path} lists a value twice", {"path": path, "field": path})
         return matrix
 
     @model_validator(mode="after")
@@ -274,9 +275,9 @@ class ModelRef(Document):
 class RunSpec(Document):
     """One run, frozen when the experiment is submitted; what a node gets when it claims.
 
-    `settings` are the trial's values by matrix path, already applied in `engine`, `workload`, `placement`. `chip` is the
-    record of the chip that the node stands for (`ChipRecord` as a mapping), filled at the claim. `seed` is shared by
-    the trials of one repeat, so that every setting meets the same requests.
+    `settings` are the trial's values by matrix path, already applied in `engine`, `workload`, `placement`. `chip` is
+    the record of the chip that the node stands for (`ChipRecord` as a mapping), filled at the claim. `seed` is shared
+    by the trials of one repeat, so that every setting meets the same requests.
     """
 
     run_id: int

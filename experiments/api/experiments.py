@@ -28,9 +28,7 @@ from runners.matrix import plan_experiment
 
 router = Router(tags=["experiments"])
 
-ProjectSlug = Annotated[
-    str | None, Query(max_length=60, description="Slug; may be left out by who has one project.")
-]
+ProjectSlug = Annotated[str | None, Query(max_length=60, description="Slug; may be left out by who has one project.")]
 
 
 @router.post(

@@ -24,9 +24,7 @@ def experiment_item(experiment: Experiment, counts: dict[str, int]) -> Experimen
     return ExperimentItem(**_experiment_fields(experiment, counts))
 
 
-def experiment_out(
-    experiment: Experiment, counts: dict[str, int], trials: list[TrialWithRuns]
-) -> ExperimentOut:
+def experiment_out(experiment: Experiment, counts: dict[str, int], trials: list[TrialWithRuns]) -> ExperimentOut:
     return ExperimentOut(
         **_experiment_fields(experiment, counts),
         trials=[
@@ -55,7 +53,7 @@ def _experiment_fields(experiment: Experiment, counts: dict[str, int]) -> dict[s
         "owner": experiment.owner.username,
         "created_at": experiment.created_at,
         "ended_at": experiment.ended_at,
-        "url": f"{settings.LAB_URL}/experiments/{experiment.id}",
+        "url": f"{settings.LAB_URL}/experiments/{experiment.id}/",
         "counts": counts,
     }
 
@@ -75,7 +73,7 @@ def run_out(entry: RunOnNode, attempts: list[Attempt], live: dict[str, Any] | No
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.ended_at,
-        url=f"{settings.LAB_URL}/runs/{run.id}",
+        url=f"{settings.LAB_URL}/runs/{run.id}/",
         summary=run.summary,
         spec=run.spec,
         attempts=[attempt_out(attempt) for attempt in attempts],

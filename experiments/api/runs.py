@@ -56,9 +56,7 @@ def steps(
 
 
 @router.get("/runs/{int:run_id}/log", response=PAGED, summary="What the node's processes said")
-def log(
-    request: HttpRequest, run_id: int, after: After = 0, limit: Limit = 1000, attempt: Number = None
-) -> RecordPage:
+def log(request: HttpRequest, run_id: int, after: After = 0, limit: Limit = 1000, attempt: Number = None) -> RecordPage:
     return _records(request, "log", run_id, after, limit, attempt)
 
 
@@ -70,9 +68,7 @@ def _run(user: User, run_id: int) -> RunOut:
     return run_out(selectors.RunOnNode(run, shown), attempts, live)
 
 
-def _records(
-    request: HttpRequest, kind: str, run_id: int, after: int, limit: int, attempt: int | None
-) -> RecordPage:
+def _records(request: HttpRequest, kind: str, run_id: int, after: int, limit: int, attempt: int | None) -> RecordPage:
     run = selectors.get_run(person(request), run_id)
     number = attempt or selectors.shown_number(run)
     if number is None:

@@ -22,8 +22,7 @@ def create_tables() -> list[str]:
     statements = []
     for table, columns in RECORD_TABLES.items():
         statements.append(
-            f"CREATE TABLE {table} ({KEY}, {columns}, PRIMARY KEY (run_id, attempt, seq))"
-            " PARTITION BY HASH (run_id)"
+            f"CREATE TABLE {table} ({KEY}, {columns}, PRIMARY KEY (run_id, attempt, seq)) PARTITION BY HASH (run_id)"
         )
         statements += [
             f"CREATE TABLE {table}_{part:02} PARTITION OF {table}"
@@ -194,9 +193,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("number", models.PositiveIntegerField()),
                 (
@@ -251,9 +248,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("name", models.CharField(max_length=200)),
                 ("question", models.TextField(blank=True)),
@@ -297,24 +292,18 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("key", models.CharField(max_length=200)),
                 ("body_digest", models.CharField(max_length=64)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "experiment",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, to="experiments.experiment"
-                    ),
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="experiments.experiment"),
                 ),
                 (
                     "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL
-                    ),
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL),
                 ),
             ],
         ),
@@ -323,9 +312,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("repeat", models.PositiveIntegerField()),
                 ("position", models.PositiveIntegerField()),
@@ -403,9 +390,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("index", models.PositiveIntegerField()),
                 ("settings", models.JSONField()),
@@ -476,6 +461,12 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="run",
             constraint=models.UniqueConstraint(fields=("trial", "repeat"), name="run_repeat"),
+        ),
+        migrations.AddIndex(
+            model_name="attempt",
+            index=models.Index(
+                condition=models.Q(("report__isnull", True)), fields=["ended_at"], name="attempt_without_report"
+            ),
         ),
         migrations.RunSQL(create_tables(), drop_tables()),
     ]

@@ -15,10 +15,10 @@ from experiments.selectors import (
     current_runs,
     experiments_before,
     readable_experiments,
-    readable_nodes,
     runs_on_nodes,
 )
 from hardware.models import NodeState
+from hardware.selectors import nodes_visible_to
 from labsite.accounts.models import Role
 from labsite.accounts.permissions import projects_of
 
@@ -39,7 +39,7 @@ def home_now(request: HttpRequest) -> HttpResponse:
 
 def _now(request: HttpRequest) -> dict[str, Any]:
     user = person(request)
-    nodes = [node for node in readable_nodes(user).order_by("name") if node.state != NodeState.RETIRED]
+    nodes = [node for node in nodes_visible_to(user).order_by("name") if node.state != NodeState.RETIRED]
     busy = current_runs([node.pk for node in nodes], user)
     mine = Run.objects.filter(experiment__in=readable_experiments(user)).select_related("experiment", "trial")
     under_way = mine.filter(state__in=[RunState.ASSIGNED, RunState.RUNNING]).order_by("started_at")

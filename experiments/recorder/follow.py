@@ -1,4 +1,4 @@
-"""The recorder's loop: reads the streams of live attempts and stores what follows each cursor.
+"""The recorder's loop: reads the streams of open attempts and stores what follows each cursor.
 
 It waits at a hole, goes on with other attempts when one gives trouble, and outlives its database and its broker: both
 are asked again with growing pauses. Nothing here is remembered that a restart would miss.
@@ -10,16 +10,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import redis
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connections
+from django.db.models import Q
+from django.utils import timezone
 
-from experiments.models import ATTEMPT_LIVE, Attempt
+from experiments.models import ATTEMPT_LIVE, Attempt, AttemptState
 from experiments.recorder.batch import next_batch
 from experiments.recorder.store import Cursor, store_events
 from experiments.recorder.trim import Trimmer, drop_unfillable_tail
 from experiments.services import finish_attempt
+from experiments.services.node_lease import LATE_EVENTS_S
 from hardware.broker import stream_key
 
 log = logging.getLogger(__name__)
@@ -48,7 +54,7 @@ class Recorder:
 
     def turn(self, block_ms: int = BLOCK_MS) -> int:
         """Stores what there is to store, waiting up to `block_ms` for something. Gives the number of events stored."""
-        cursors = live_cursors()
+        cursors = open_cursors()
         for cursor in cursors:
             if cursor.reported:
                 # A recorder ended between storing the report and acting on it.
@@ -62,15 +68,14 @@ class Recorder:
         return stored
 
     def _read_and_store(self, by_key: dict[str, Cursor], block_ms: int) -> int:
-        positions = {key: f"{c.number}-{c.stored_seq}" for key, c in by_key.items()}
-        answer = self._broker.xread(positions, count=READ_COUNT, block=block_ms) or []
+        positions: dict[Any, Any] = {key: f"{c.number}-{c.stored_seq}" for key, c in by_key.items()}
+        answer: Any = self._broker.xread(positions, count=READ_COUNT, block=block_ms) or []
         stored = 0
         for key, entries in answer:
-            cursor = by_key[key.decode()]
-            stored += self._guarded(cursor, lambda c, entries=entries: self._store(c, entries))
+            stored += self._guarded(by_key[key.decode()], partial(self._store, entries))
         return stored
 
-    def _store(self, cursor: Cursor, entries: list[tuple[bytes, dict[bytes, bytes]]]) -> int:
+    def _store(self, entries: list[tuple[bytes, dict[bytes, bytes]]], cursor: Cursor) -> int:
         batch = next_batch(entries, cursor.number, cursor.stored_seq)
         if not batch.events:
             self._wait_at_hole(cursor, batch.hole)
@@ -118,9 +123,15 @@ class Recorder:
                 del memory[attempt_id]
 
 
-def live_cursors() -> list[Cursor]:
+def open_cursors() -> list[Cursor]:
+    """Live attempts, and those that were stopped a short while ago with events still on their node."""
+    late = Q(
+        state__in=[AttemptState.CANCELLED, AttemptState.FAILED],
+        report__isnull=True,
+        ended_at__gt=timezone.now() - timedelta(seconds=LATE_EVENTS_S),
+    )
     rows = (
-        Attempt.objects.filter(state__in=ATTEMPT_LIVE)
+        Attempt.objects.filter(Q(state__in=ATTEMPT_LIVE) | late)
         .order_by("id")
         .values_list("id", "run_id", "number", "node__slug", "stored_seq", "events")
     )

@@ -1,7 +1,7 @@
 """Writes a batch of events: COPY into the record tables and the move of the cursor, in one transaction.
 
-The cursor moves by compare-and-set and only for a live attempt: of two recorders with the same batch one writes, and
-what a lost attempt still says is never stored.
+The cursor moves by compare-and-set, and never for a lost attempt: of two recorders with the same batch one writes,
+and what a lost attempt still says is not stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from django.db import DataError, connection, transaction
 from django.db.models import F
 
-from experiments.models import ATTEMPT_LIVE, Attempt
+from experiments.models import Attempt, AttemptState
 from experiments.recorder.batch import NumberedEvent, unreadable
 from runners.events import AnyEvent, Report, Status
 
@@ -31,7 +31,7 @@ TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far an attempt is stored, and where its stream is. `reported` once its report is stored."""
+    """How far an attempt is stored, and where its stream is. `reported` once its report is stored but not acted on."""
 
     attempt_id: int
     run_id: int
@@ -43,7 +43,7 @@ class Cursor:
 
 def store_events(cursor: Cursor, events: Sequence[NumberedEvent]) -> bool:
     """Stores `events`, which follow the cursor without a gap. False, and nothing stored, when the cursor was not there
-    any more or the attempt was not live."""
+    any more or the attempt was lost or complete."""
     try:
         return _store(cursor, events)
     except DataError:
@@ -54,8 +54,8 @@ def store_events(cursor: Cursor, events: Sequence[NumberedEvent]) -> bool:
 def _store(cursor: Cursor, events: Sequence[NumberedEvent]) -> bool:
     with transaction.atomic():
         at_cursor = Attempt.objects.filter(
-            id=cursor.attempt_id, stored_seq=cursor.stored_seq, state__in=ATTEMPT_LIVE, report=None
-        )
+            id=cursor.attempt_id, stored_seq=cursor.stored_seq, report__isnull=True
+        ).exclude(state=AttemptState.LOST)
         if not at_cursor.update(**_attempt_changes(events)):
             return False
         _copy(cursor, events)
