@@ -1,11 +1,11 @@
-"""Addresses of the lab: health, admin, REST."""
+"""Addresses of the lab: health, admin, REST; the pages are those of `experiments`."""
 
 from __future__ import annotations
 
 from django.contrib import admin
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
-from django.urls import path
+from django.urls import include, path
 
 from labsite.api import api
 
@@ -21,4 +21,5 @@ urlpatterns = [
     path("health", health, name="health"),
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
+    path("", include("experiments.urls")),
 ]

@@ -1,0 +1,76 @@
+"""Plays a modelled node in the test's own process: claims, runs on the virtual clock, and sends the events.
+
+Every part is the real one (claim, engine, cost model, stream, recorder); only the agent around them is missing.
+"""
+
+from __future__ import annotations
+
+import time
+
+import redis
+from control_plane import live_attempt, ready_node
+
+from experiments.models import Attempt, Run
+from experiments.recorder import Recorder
+from experiments.services import claim, place_runs
+from hardware.broker import stream_key
+from hardware.models import Node
+from hardware.services import load_catalog
+from runners.chips import ChipRecord
+from runners.events import AnyEvent, Report
+from runners.load import virtual
+from runners.modelled.executor import build, build_engine
+
+
+def modelled_node(name: str = "modelled", chip_id: str = "h100-sxm") -> Node:
+    load_catalog()
+    return ready_node(name, kind="modelled", chip_id=chip_id)
+
+
+def events_of(attempt: Attempt) -> list[AnyEvent]:
+    """What a modelled node says of the attempt, its report included. Claims the attempt."""
+    spec = claim(attempt.node, attempt.run_id, attempt.number)
+    assert spec.chip is not None
+    executor = build(ChipRecord.model_validate(spec.chip), spec.model.shape, spec.engine)
+    events: list[AnyEvent] = []
+    result = virtual.run(spec, build_engine(executor, spec.engine), executor.clock, events.append)
+    report = Report(
+        outcome="succeeded",
+        window_start_s=result.window_start_s,
+        window_end_s=result.window_end_s,
+        client=result.client,
+        facts=executor.facts(),
+        modelled=True,
+        events=len(events) + 1,
+    )
+    return [*events, report]
+
+
+def send(broker: redis.Redis, attempt: Attempt, events: list[AnyEvent], first: int = 1) -> None:
+    key = stream_key(attempt.node.slug, attempt.run_id)
+    for seq, event in enumerate(events, first):
+        broker.xadd(key, {"e": event.model_dump_json()}, id=f"{attempt.number}-{seq}")
+
+
+def record(broker: redis.Redis, attempt: Attempt, upto: int, within_s: float = 20.0) -> None:
+    recorder = Recorder(broker)
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        recorder.turn(block_ms=50)
+        attempt.refresh_from_db()
+        if attempt.stored_seq >= upto:
+            return
+    raise AssertionError(f"{attempt.stored_seq} of {upto} events stored")
+
+
+def finish_run(run: Run, redis_url: str) -> Run:
+    """Runs a placed or queued run to its end."""
+    if run.state == "queued":
+        place_runs()
+    attempt = live_attempt(run)
+    with redis.Redis.from_url(redis_url) as broker:
+        events = events_of(attempt)
+        send(broker, attempt, events)
+        record(broker, attempt, len(events))
+    run.refresh_from_db()
+    return run
