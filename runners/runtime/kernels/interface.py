@@ -1,0 +1,42 @@
+"""What a model asks of a chip's kernels: linear layers and gated feed-forward blocks made from float32 weights.
+
+A kernel set fixes the precision: the type of the hidden states that go in (`hidden_dtype`) and how weights are kept.
+Every result row depends on its own input row alone, never on how many rows share the call; `selfcheck.py` tries it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+
+class Linear(Protocol):
+    """y = x · Wᵀ for x (rows, in_features) and W (out_features, in_features)."""
+
+    weight_bytes: int
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
+
+    def add(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        """residual + x · Wᵀ; `residual` may be overwritten."""
+        ...
+
+
+class GatedFFN(Protocol):
+    """residual + (silu(x · gateᵀ) * (x · upᵀ)) · downᵀ; `residual` may be overwritten."""
+
+    weight_bytes: int
+
+    def __call__(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor: ...
+
+
+class KernelSet(Protocol):
+    """Makes the layers of one precision on one chip. `name` goes into a run's facts."""
+
+    name: str
+    hidden_dtype: torch.dtype
+
+    def linear(self, weight: torch.Tensor) -> Linear: ...
+
+    def gated_ffn(self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> GatedFFN: ...

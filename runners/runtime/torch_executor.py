@@ -1,0 +1,117 @@
+"""The measured executor: turns a scheduled batch into tensors, runs the model, samples.
+
+Implements `executor.Executor` on the monotonic clock. Blocks and sequences are the scheduler's; this only reads the
+block tables it is given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Seq
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import psutil
+import torch
+
+from runners.runtime.attention import AttentionPlanner, KVCache, Slots, use_bf16_products
+from runners.runtime.executor import ScheduledSequence, StepResult
+from runners.runtime.kernels.interface import KernelSet
+from runners.runtime.kernels.onednn import OneDnnBf16, OneDnnInt8
+from runners.runtime.loader import ModelConfig, load_model
+from runners.runtime.models.llama import Llama, StepInput
+from runners.runtime.sampler import sample
+
+KV_MEMORY_SHARE = 0.1
+"""Part of the available memory that the KV cache takes when its size is not given."""
+
+Weights = Literal["bf16", "int8"]
+
+
+class TorchExecutor:
+    """A model, its KV cache and a clock. `config` is the model's; `facts()` says what it runs on."""
+
+    def __init__(self, model: Llama, kernels: KernelSet, *, num_blocks: int, block_size: int, max_model_len: int) -> None:
+        self.num_blocks, self.block_size, self.max_model_len = num_blocks, block_size, max_model_len
+        self.config: ModelConfig = model.config
+        self._model, self._kernels = model, kernels
+        self._cache = KVCache(model.config, num_blocks, block_size)
+        self._planner = AttentionPlanner(model.config, num_blocks, block_size)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
+        """Run one step. Writes KV of every scheduled token; samples where asked."""
+        start = self.now()
+        ordered = sorted(batch, key=lambda item: len(item.token_ids) != 1)
+        with torch.inference_mode():
+            logits = self._model.forward(self._prepare(ordered), self._cache)
+            sampled = [item for item in ordered if item.sample]
+            ids = sample(logits, [item.params for item in sampled], [item.num_output_tokens for item in sampled])
+        tokens = {item.request_id: token for item, token in zip(sampled, ids, strict=True)}
+        return StepResult(tokens, self.now() - start)
+
+    def facts(self) -> dict[str, Any]:
+        """Provenance of a run on this executor."""
+        return {
+            "kernels": self._kernels.name,
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "num_blocks": self.num_blocks,
+            "block_size": self.block_size,
+            "max_model_len": self.max_model_len,
+            "weight_bytes": self._model.weight_bytes,
+        }
+
+    def _prepare(self, ordered: Seq[ScheduledSequence]) -> StepInput:
+        counts = np.array([len(item.token_ids) for item in ordered])
+        positions = np.concatenate([np.arange(item.start, item.start + len(item.token_ids)) for item in ordered])
+        blocks = np.concatenate([self._row_blocks(item) for item in ordered])
+        sampled = np.cumsum(counts)[[item.sample for item in ordered]] - 1
+        rows = torch.from_numpy(positions)
+        return StepInput(
+            token_ids=torch.tensor([token for item in ordered for token in item.token_ids]),
+            positions=rows,
+            slots=Slots(torch.from_numpy(blocks), rows % self.block_size),
+            groups=self._planner.plan([(item.start, len(item.token_ids), item.block_table) for item in ordered]),
+            sampled_rows=torch.from_numpy(sampled),
+        )
+
+    def _row_blocks(self, item: ScheduledSequence) -> np.ndarray[Any, np.dtype[np.int64]]:
+        stop = item.start + len(item.token_ids)
+        first = item.start // self.block_size
+        held = np.array(item.block_table[first : (stop - 1) // self.block_size + 1], dtype=np.int64)
+        return held[np.arange(item.start, stop) // self.block_size - first]
+
+
+def build(
+    model_path: Path | str,
+    *,
+    weights: Weights = "bf16",
+    block_size: int = 32,
+    num_blocks: int | None = None,
+    max_model_len: int | None = None,
+    threads: int | None = None,
+) -> TorchExecutor:
+    """Load a GGUF model and make it ready to run. `num_blocks` None takes KV_MEMORY_SHARE of the free memory.
+
+    Sets the process's torch threads. Raises ModelFileError for a file that can't be used.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    use_bf16_products()
+    config, model_weights = load_model(model_path)
+    length = min(max_model_len or config.max_model_len, config.max_model_len)
+    kernels: KernelSet = OneDnnInt8() if weights == "int8" else OneDnnBf16()
+    with torch.inference_mode():
+        model = Llama(config, model_weights, kernels, length)
+    if num_blocks is None:
+        num_blocks = _blocks_in_memory(config, block_size)
+    return TorchExecutor(model, kernels, num_blocks=num_blocks, block_size=block_size, max_model_len=length)
+
+
+def _blocks_in_memory(config: ModelConfig, block_size: int) -> int:
+    block_bytes = 2 * 2 * config.num_layers * config.num_kv_heads * config.head_dim * block_size
+    return max(int(psutil.virtual_memory().available * KV_MEMORY_SHARE) // block_bytes, 1)
