@@ -32,6 +32,13 @@ class LocalNode:
     def has_joined(self, home: Path) -> bool:
         return (self.directory(home) / "node.json").exists()
 
+    def point_at(self, home: Path, url: str) -> None:
+        """Tells a joined node where the lab is now: its own lab may have been started on another port."""
+        path = self.directory(home) / "node.json"
+        kept = read_json(path)
+        if kept is not None and kept["url"] != url:
+            write_private(path, {**kept, "url": url})
+
 
 LOCAL_NODES = (LocalNode("local", "measured"), LocalNode("h100-modelled", "modelled", "h100-sxm"))
 

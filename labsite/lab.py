@@ -149,6 +149,7 @@ class Lab:
         where = ["--home", str(directory), "--models", str(self._home / "models")]
         agent = [sys.executable, "-m", "runners.node"]
         if node.has_joined(self._home):
+            node.point_at(self._home, self.url)
             return [*agent, "run", *where]
         if not node.token_file(self._home).exists():
             self._prepare()

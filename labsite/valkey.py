@@ -50,7 +50,8 @@ class EmbeddedValkey:
         self, home: Path, *, bind: str = "127.0.0.1", maxmemory: str = "2gb", outlives_us: bool = True
     ) -> None:
         self._outlives_us = outlives_us
-        self._bind = bind
+        # Always on loopback too, by which the lab's own processes reach it.
+        self._bind = bind if bind in ("127.0.0.1", "0.0.0.0") else f"127.0.0.1 {bind}"
         self._maxmemory = maxmemory
         self.directory = home / "valkey"
         self._log = home / "logs" / "valkey.log"
@@ -62,8 +63,7 @@ class EmbeddedValkey:
 
     @property
     def url(self) -> str:
-        host = "127.0.0.1" if self._bind in ("0.0.0.0", "") else self._bind
-        return f"redis://:{self._password}@{host}:{self.port}/0"
+        return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
         """Raises StartFailed with the end of the server's log, or the name of the port that is taken."""

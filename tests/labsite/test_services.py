@@ -167,3 +167,16 @@ def test_no_embedded_server_where_real_ones_are_named(tmp_path: Path, monkeypatc
     assert services.embedded == []
     assert services.urls["DATABASE_URL"] == "postgresql://me:secret@db.example/lab"
     assert not (tmp_path / "postgres").exists() and not (tmp_path / "valkey").exists()
+
+
+def test_valkey_moves_to_another_address_and_stays_on_loopback(valkey: EmbeddedValkey, tmp_path: Path):
+    second = EmbeddedValkey(tmp_path, bind="127.0.0.2", outlives_us=False)
+    second.start()
+    try:
+        assert not second.adopted
+        with redis.Redis.from_url(second.url) as loopback, redis.Redis("127.0.0.2", second.port) as other:
+            assert loopback.ping()
+            with pytest.raises(redis.AuthenticationError):
+                other.ping()
+    finally:
+        second.stop()
