@@ -105,9 +105,7 @@ class AttentionPlanner:
             row += span[1]
         return groups
 
-    def _group(
-        self, row: int, spans: Seq[tuple[int, int, tuple[int, ...]]], offset: int, count: int
-    ) -> QueryGroup:
+    def _group(self, row: int, spans: Seq[tuple[int, int, tuple[int, ...]]], offset: int, count: int) -> QueryGroup:
         first = torch.tensor([start + offset for start, _, _ in spans])
         num_blocks = self._padded_blocks(int(first.max()) + count)
         table = torch.zeros(len(spans), num_blocks, dtype=torch.int64)

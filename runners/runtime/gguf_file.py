@@ -73,8 +73,7 @@ class GGUFFile:
         alignment = int(self.metadata.get("general.alignment", 32))
         base = -(-header.at // max(alignment, 1)) * max(alignment, 1)
         self.tensors: Mapping[str, TensorRecord] = {
-            name: self._place(name, shape, type_number, base + offset)
-            for name, shape, type_number, offset in records
+            name: self._place(name, shape, type_number, base + offset) for name, shape, type_number, offset in records
         }
 
     def raw(self, name: str) -> NDArray[np.uint8]:

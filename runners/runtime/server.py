@@ -53,14 +53,15 @@ def model_name(model: str) -> str:
 
 
 def fetch_model(model: str) -> Path:
-    """The model's file, fetched when absent; a line on stderr per tenth of it."""
+    """The model's file, fetched when absent: then with a line on stderr per tenth of it."""
     if Path(model).is_file():
         return Path(model).resolve()
     tenths_said = -1
 
     def say_progress(done_bytes: int, total_bytes: int) -> None:
         nonlocal tenths_said
-        if (tenths := 10 * done_bytes // max(total_bytes, 1)) > tenths_said:
+        present = done_bytes == total_bytes and tenths_said < 0
+        if not present and (tenths := 10 * done_bytes // max(total_bytes, 1)) > tenths_said:
             tenths_said = tenths
             log.info("fetching %s: %d %%", model, 10 * tenths)
 

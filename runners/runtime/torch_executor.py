@@ -32,7 +32,9 @@ Weights = Literal["bf16", "int8"]
 class TorchExecutor:
     """A model, its KV cache and a clock. `config` is the model's; `facts()` says what it runs on."""
 
-    def __init__(self, model: Llama, kernels: KernelSet, *, num_blocks: int, block_size: int, max_model_len: int) -> None:
+    def __init__(
+        self, model: Llama, kernels: KernelSet, *, num_blocks: int, block_size: int, max_model_len: int
+    ) -> None:
         self.num_blocks, self.block_size, self.max_model_len = num_blocks, block_size, max_model_len
         self.config: ModelConfig = model.config
         self._model, self._kernels = model, kernels
