@@ -90,7 +90,7 @@ async def execute(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict
 
 
 def provenance() -> dict[str, Any]:
-    """What the run ran on, as far as it is known before it starts. `machine` is this host, also where a chip is modelled."""
+    """What the run ran on, as far as is known before it starts. `machine` is this host, modelled chip or not."""
     machine = detect()
     return {"chip": machine["chip"], "machine": machine | {"name": platform.node()}, "code_revision": code_revision()}
 

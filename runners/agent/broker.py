@@ -29,9 +29,9 @@ class StreamBroker:
         pool = ConnectionPool.from_url(
             url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0), protocol=2
         )
-        self._make = lambda: pool.connection_class(**pool.connection_kwargs)
+        self._connection_class: Any = pool.connection_class
+        self._connection_options = pool.connection_kwargs
         self._connection: Any = None
-        self.generation = 0
 
     def last_id(self, key: str) -> tuple[int, int]:
         """The highest id that the stream ever had, as (attempt, seq); (0, 0) where there is no stream."""
@@ -52,8 +52,10 @@ class StreamBroker:
 
     def add(self, key: str, attempt: int, first_seq: int, events: list[bytes]) -> None:
         """Appends events under the ids `<attempt>-<first_seq>` and on. An id that is there already stays as it is."""
-        commands = [("XADD", key, f"{attempt}-{first_seq + i}", "e", event) for i, event in enumerate(events)]
-        for reply in self._send(commands):
+        added = [("XADD", key, f"{attempt}-{first_seq + i}", "e", event) for i, event in enumerate(events)]
+        # A transaction: short of memory, the broker must not refuse one event and take the next.
+        *_, result = self._send([("MULTI",), *added, ("EXEC",)])
+        for reply in result if isinstance(result, list) else [result]:
             if isinstance(reply, ResponseError) and ID_NOT_ABOVE not in str(reply):
                 raise BrokerError(str(reply))
 
@@ -72,10 +74,9 @@ class StreamBroker:
         """The replies, in order; the broker's own refusals among them as ResponseError."""
         try:
             if self._connection is None:
-                connection = self._make()
+                connection = self._connection_class(**self._connection_options)
                 connection.connect()
                 self._connection = connection
-                self.generation += 1
             self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
             return [self._read() for _ in commands]
         except (RedisError, OSError) as error:
