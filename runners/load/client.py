@@ -81,11 +81,11 @@ class LineWriter:
 
 def make_prompts(config: ClientConfig) -> PromptSource:
     tokenizer = Tokenizer.from_gguf(config.model_path)
-    special = set(tokenizer.special_ids)
-    allowed = [token for token in range(tokenizer.vocab_size) if token not in special]
+    # Control tokens have no bytes; a prompt of random ids must not hold one.
+    allowed = [token_id for token_id in range(tokenizer.vocab_size) if tokenizer.token_bytes(token_id)]
     if config.workload.kind == "synthetic":
         return SyntheticPrompts(config.seed, allowed)
-    return TextPrompts(config.seed, tokenizer.encode(shipped_text()), allowed)
+    return TextPrompts(config.seed, tokenizer.encode(shipped_text(), add_special=False), allowed)
 
 
 async def run(config: ClientConfig, plan: RequestPlan, put: Callable[[dict[str, Any]], None]) -> LoadResult:

@@ -1,0 +1,72 @@
+"""The modelled executor under the real engine: virtual time, made-up tokens, no torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from runners import models
+from runners.chips import load_catalog
+from runners.modelled.executor import ModelledExecutor, build, build_engine
+from runners.runtime.engine import Engine, StepOutput
+from runners.runtime.sequence import SamplingParams
+from runners.spec import EngineSpec
+
+H100 = next(chip for chip in load_catalog() if chip.chip_id == "h100-sxm")
+SHAPE = models.get("smollm2-135m-instruct").shape
+
+
+def made(**engine: object) -> tuple[ModelledExecutor, Engine]:
+    spec = EngineSpec.model_validate(engine)
+    executor = build(H100, SHAPE, spec)
+    return executor, build_engine(executor, spec)
+
+
+def drain(engine: Engine) -> list[StepOutput]:
+    outputs = []
+    while (output := engine.step()) is not None:
+        outputs.append(output)
+    return outputs
+
+
+def test_time_is_the_sum_of_the_steps_and_moves_with_nothing_else() -> None:
+    executor, engine = made()
+    engine.add("a", tuple(range(300)), SamplingParams(max_tokens=20))
+    outputs = drain(engine)
+    assert len(outputs) == 20
+    assert executor.now() == pytest.approx(sum(output.step.duration_s for output in outputs))
+    assert drain(engine) == [] and executor.now() == outputs[-1].step.start_s + outputs[-1].step.duration_s
+
+
+def test_the_same_requests_give_the_same_tokens_and_times() -> None:
+    runs = []
+    for _ in range(2):
+        _, engine = made(max_num_batched_tokens=64)
+        for number in range(5):
+            engine.add(f"r{number}", tuple(range(number, number + 90)), SamplingParams(max_tokens=9, seed=number))
+        runs.append(drain(engine))
+    assert runs[0] == runs[1]
+
+
+def test_a_made_up_token_is_in_the_vocabulary_and_never_a_stop_token() -> None:
+    _, engine = made()
+    stops = tuple(range(0, 49_152, 2))
+    engine.add("a", (1, 2, 3), SamplingParams(max_tokens=50, seed=4, stop_token_ids=stops))
+    tokens = [token for output in drain(engine) for token in output.tokens]
+    assert len(tokens) == 50 and tokens[-1].finish_reason == "length"
+    assert all(0 <= token.token_id < 49_152 and token.token_id not in stops for token in tokens)
+
+
+def test_facts_say_that_the_figures_are_modelled_and_uncalibrated() -> None:
+    executor, _ = made(weights="int8")
+    facts = executor.facts()
+    assert facts["modelled"] is True and facts["calibration"] == "uncalibrated"
+    assert facts["peaks"] == {"flops_per_s": 1979e12, "bytes_per_s": 3.35e12}
+    assert facts["weights_native"] is True
+
+
+def test_a_modelled_node_never_loads_torch() -> None:
+    code = "import sys, runners.load.virtual, runners.modelled.executor; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
