@@ -194,7 +194,9 @@ class Lab:
         command = [sys.executable, "-m", "labsite.demo", "--credentials", str(self._home / "credentials.json")]
         if self._options.json_file:
             command += ["--json", str(self._options.json_file.resolve())]
-        return spawn(command, log=None, env=self._env, cwd=REPOSITORY)
+        demo = spawn(command, log=None, env=self._env, cwd=REPOSITORY)
+        self._supervisor.waited_for.append(demo)
+        return demo
 
     def _end_leftovers(self) -> None:
         left = leftovers(self._home)

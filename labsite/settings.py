@@ -131,7 +131,6 @@ USE_TZ = True
 # Files: served by WhiteNoise from where they lie, without a collecting step --------------------------------
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = LAB_HOME / "staticfiles"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 

@@ -81,6 +81,8 @@ class Supervisor:
     say: Say
     servers: Sequence[Server] = ()
     children: list[Child] = field(default_factory=list)
+    # Processes that others of us wait for: their exit status is not ours to take.
+    waited_for: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _watches: dict[str, _Watch] = field(default_factory=dict)
 
     def add(self, child: Child) -> None:
@@ -144,7 +146,8 @@ class Supervisor:
 
     def _reap_orphans(self) -> None:
         """Orphans of our children become ours (we are their subreaper): takes the exit status of the ended."""
-        known = {child.process.pid for child in self.children if child.process}
+        processes = [*self.waited_for, *(child.process for child in self.children if child.process)]
+        known = {process.pid for process in processes if process.returncode is None}
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

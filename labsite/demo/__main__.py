@@ -22,6 +22,7 @@ from labsite.demo.watch import all_runs, watch_experiment
 from labsite.home import read_json
 from runners.models import ModelError, fetch
 
+PLAIN_WIDTH = 120
 MODEL = "smollm2-135m-instruct"
 
 
@@ -30,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--credentials", type=Path, required=True, metavar="FILE")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison here")
     options = parser.parse_args(arguments)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     credentials = read_json(options.credentials)
     if credentials is None:
         console.print(f"there is no {options.credentials}: start a lab first")
@@ -54,6 +55,9 @@ def run_demo(api: Api, console: Console, models_dir: Path) -> Json:
     experiment = submit(api)
     console.print(f"experiment {experiment['id']}: {len(all_runs(experiment))} runs, live at {page(api, experiment)}")
     experiment = watch_experiment(api, experiment["id"], console)
+    for run in all_runs(experiment):
+        if run["reason"]:
+            console.print(f"run {run['id']} {run['state']}: {run['reason']}", markup=False)
     comparison = api.get(f"/compare?experiment={experiment['id']}")
     show_comparison(comparison, console)
     console.print(f"{page(api, experiment)}")

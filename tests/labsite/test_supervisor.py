@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -92,6 +93,15 @@ def test_stop_ends_children_grandchildren_and_those_that_ignore_sigterm(supervis
     supervisor.stop()
     assert not stubborn.is_running()
     assert not psutil.pid_exists(orphan.pid)
+
+
+def test_the_exit_status_of_a_process_that_someone_waits_for_is_left_to_him(supervisor, tmp_path):
+    waited_for = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
+    supervisor.waited_for.append(waited_for)
+    process = psutil.Process(waited_for.pid)
+    tick_until(supervisor, lambda: process.status() == psutil.STATUS_ZOMBIE)
+    supervisor.tick()
+    assert waited_for.wait(5) == 7
 
 
 def test_a_child_ends_when_its_parent_is_killed(tmp_path):
