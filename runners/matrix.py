@@ -170,7 +170,8 @@ def _interleave(trials: int, repeats: int, seed: int) -> tuple[PlannedRun, ...]:
         order = list(range(trials))
         random.Random(f"{seed}:{repeat}").shuffle(order)
         run_seed = random.Random(f"{seed}:{repeat}:requests").getrandbits(48)
-        runs.extend(PlannedRun(len(runs) + place, trial, repeat, run_seed) for place, trial in enumerate(order))
+        for trial in order:
+            runs.append(PlannedRun(len(runs), trial, repeat, run_seed))
     return tuple(runs)
 
 
