@@ -13,7 +13,9 @@ from control_plane import live_attempt, ready_node
 from experiments.models import Attempt, Run
 from experiments.recorder import Recorder
 from experiments.services import claim, place_runs
+from experiments.services.node_lease import renew_lease
 from hardware.broker import stream_key
+from hardware.messages import Heartbeat
 from hardware.models import Node
 from hardware.services import load_catalog
 from runners.chips import ChipRecord
@@ -64,9 +66,9 @@ def record(broker: redis.Redis, attempt: Attempt, upto: int, within_s: float = 2
 
 
 def finish_run(run: Run, redis_url: str) -> Run:
-    """Runs a placed or queued run to its end."""
-    if run.state == "queued":
-        place_runs()
+    """Runs a placed or queued run to its end, on the one modelled node."""
+    renew_lease(Node.objects.get(kind="modelled"), Heartbeat())
+    place_runs()
     attempt = live_attempt(run)
     with redis.Redis.from_url(redis_url) as broker:
         events = events_of(attempt)
