@@ -11,26 +11,23 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, F, Max, Q
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
-from experiments.dispatch import BrokerDown, send_attempt
+from experiments.dispatch import BrokerDown, send_attempt, send_placement
 from experiments.models import ATTEMPT_LIVE, Attempt, Experiment, ExperimentState, Run, RunState
 from experiments.placement import NEVER, Demand, FreeNode, QueuedRun, Service, assign
 from experiments.services.feasibility import node_view
 from experiments.services.locks import lock_placing
 from hardware.models import LEASE_S, Node, NodeState
 from hardware.services import mark_busy
-from labsite.celery import app
 
 log = logging.getLogger(__name__)
-PLACE_TASK = "experiments.tasks.place_runs"
 
 
 def request_placement() -> None:
     """Asks the control worker to place soon. If the broker is down, its own schedule will."""
     try:
-        app.send_task(PLACE_TASK, retry=False, expires=10)
-    except (OperationalError, OSError) as error:
+        send_placement()
+    except BrokerDown as error:
         log.warning("placing is left to the schedule: %s", error)
 
 

@@ -1,0 +1,109 @@
+"""The pure rule of placement: which queued run goes to which free node."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.placement import Demand, FreeNode, QueuedRun, Service, assign, matches
+
+T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def node(node_id: int, project_id: int | None = None, chip_id: str = "", **labels: str) -> FreeNode:
+    return FreeNode(node_id, project_id, chip_id, {"name": f"n{node_id}", "kind": "measured", **labels})
+
+
+def queue(experiment_id: int, count: int, demand: Demand = Demand(1), first_id: int | None = None) -> list[QueuedRun]:
+    start = experiment_id * 100 if first_id is None else first_id
+    return [QueuedRun(start + place, experiment_id, place, demand) for place in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("demand", "there", "fits"),
+    [
+        (Demand(1), node(1), True),
+        (Demand(1), node(1, project_id=1), True),
+        (Demand(1), node(1, project_id=2), False),
+        (Demand(1, chip_id="h100"), node(1, chip_id="h100"), True),
+        (Demand(1, chip_id="h100"), node(1, chip_id="a100"), False),
+        (Demand(1, chip_id="h100"), node(1), False),
+        (Demand(1, labels=(("kind", "measured"),)), node(1), True),
+        (Demand(1, labels=(("kind", "measured"), ("rack", "a"))), node(1), False),
+        (Demand(1, labels=(("kind", "measured"), ("rack", "a"))), node(1, rack="a"), True),
+        (Demand(1, names=("n1", "n2")), node(2), True),
+        (Demand(1, names=("n1", "n2")), node(3), False),
+    ],
+)
+def test_a_node_fits_by_project_chip_labels_and_name(demand: Demand, there: FreeNode, fits: bool) -> None:
+    assert matches(demand, there) is fits
+
+
+def test_one_experiment_is_first_in_first_out() -> None:
+    assert assign(list(reversed(queue(1, 4))), [node(1), node(2)]) == [(100, 1), (101, 2)]
+
+
+def test_free_nodes_are_shared_between_experiments() -> None:
+    assert assign(queue(1, 4) + queue(2, 4), [node(1), node(2), node(3)]) == [(100, 1), (200, 2), (101, 3)]
+
+
+def test_an_experiment_with_runs_under_way_waits_for_one_without() -> None:
+    assert assign(queue(1, 4) + queue(2, 4), [node(1)], {1: Service(under_way=1)}) == [(200, 1)]
+
+
+def test_the_experiment_that_was_served_longest_ago_is_next() -> None:
+    served = {1: Service(0, T0 + dt.timedelta(seconds=9)), 2: Service(0, T0)}
+    assert assign(queue(1, 4) + queue(2, 4), [node(1)], served) == [(200, 1)]
+
+
+def test_a_node_skips_the_runs_that_are_not_for_its_chip() -> None:
+    runs = queue(1, 2, Demand(1, "a100")) + [QueuedRun(150, 1, 5, Demand(1, "h100"))]
+    assert assign(runs, [node(1, chip_id="h100")]) == [(150, 1)]
+
+
+def test_nothing_is_assigned_where_nothing_fits() -> None:
+    assert assign(queue(1, 3, Demand(1, "a100")), [node(1), node(2)]) == []
+    assert assign([], [node(1)]) == []
+    assert assign(queue(1, 3), []) == []
+
+
+CHIPS = ("", "a100", "h100")
+demands = st.builds(
+    Demand,
+    project_id=st.integers(1, 2),
+    chip_id=st.sampled_from(("any", "a100", "h100")),
+    names=st.sampled_from(((), ("n1", "n2"))),
+)
+queues = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 30), demands), max_size=20).map(
+    lambda rows: [QueuedRun(index, *row) for index, row in enumerate(rows)]
+)
+fleets = st.lists(st.tuples(st.sampled_from((None, 1, 2)), st.sampled_from(CHIPS)), max_size=6).map(
+    lambda rows: [node(index, *row) for index, row in enumerate(rows)]
+)
+
+
+@given(queues, fleets, st.dictionaries(st.integers(1, 4), st.builds(Service, under_way=st.integers(0, 3))))
+def test_any_assignment_fits_is_exclusive_in_order_and_leaves_no_node_idle_needlessly(
+    queued: list[QueuedRun], fleet: list[FreeNode], served: dict[int, Service]
+) -> None:
+    pairs = assign(queued, fleet, served)
+    runs, nodes = {run.run_id: run for run in queued}, {each.node_id: each for each in fleet}
+    assert len({run_id for run_id, _ in pairs}) == len(pairs) == len({node_id for _, node_id in pairs})
+    taken = {run_id for run_id, _ in pairs}
+    for run_id, node_id in pairs:
+        run = runs[run_id]
+        assert matches(run.demand, nodes[node_id])
+        earlier = [
+            other
+            for other in queued
+            if other.experiment_id == run.experiment_id
+            and other.position < run.position
+            and matches(other.demand, nodes[node_id])
+        ]
+        assert all(other.run_id in taken for other in earlier)
+    idle = [each for each in fleet if each.node_id not in {node_id for _, node_id in pairs}]
+    waiting = [run for run in queued if run.run_id not in taken]
+    assert not any(matches(run.demand, each) for run in waiting for each in idle)
