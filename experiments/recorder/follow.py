@@ -63,9 +63,16 @@ class Recorder:
         stored = self._read_and_store(by_key, block_ms) if by_key else 0
         if time.monotonic() >= self._trim_at:
             self._trim_at = time.monotonic() + TRIM_EVERY_S
-            self._trimmer.trim(cursors)
-            self._forget_ended({c.attempt_id for c in cursors})
+            self.trim_now()
         return stored
+
+    def trim_now(self) -> None:
+        """Drops from the streams what is no longer needed there, and forgets what has ended."""
+        cursors = open_cursors()
+        self._trimmer.trim(cursors)
+        for memory in (self._paused_until, self._hole_since):
+            for attempt_id in memory.keys() - {cursor.attempt_id for cursor in cursors}:
+                del memory[attempt_id]
 
     def _read_and_store(self, by_key: dict[str, Cursor], block_ms: int) -> int:
         positions: dict[Any, Any] = {key: f"{c.number}-{c.stored_seq}" for key, c in by_key.items()}
@@ -116,11 +123,6 @@ class Recorder:
 
     def _may_read(self, cursor: Cursor) -> bool:
         return time.monotonic() >= self._paused_until.get(cursor.attempt_id, 0.0)
-
-    def _forget_ended(self, live: set[int]) -> None:
-        for memory in (self._paused_until, self._hole_since):
-            for attempt_id in memory.keys() - live:
-                del memory[attempt_id]
 
 
 def open_cursors() -> list[Cursor]:

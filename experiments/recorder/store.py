@@ -83,7 +83,8 @@ def _copy(cursor: Cursor, events: Iterable[NumberedEvent]) -> None:
         _, columns = TABLES[event.kind]
         own = (getattr(event, column) for column in columns)
         rows.setdefault(event.kind, []).append((cursor.run_id, cursor.number, numbered.seq, as_json(event), *own))
-    with connection.cursor() as database:
+    # COPY goes past Django's cursor, so its errors are turned into Django's here.
+    with connection.wrap_database_errors, connection.cursor() as database:
         for kind, lines in rows.items():
             table, columns = TABLES[kind]
             names = ", ".join(("run_id", "attempt", "seq", "data", *columns))
