@@ -30,9 +30,7 @@ def services() -> Iterator[Services]:
         try:
             running.start()
             os.environ.update(running.urls)
-            settings.REDIS_URL = settings.CELERY_BROKER_URL = settings.LAB_BROKER_PUBLIC_URL = running.urls[
-                "REDIS_URL"
-            ]
+            settings.REDIS_URL = settings.CELERY_BROKER_URL = settings.LAB_BROKER_PUBLIC_URL = running.urls["REDIS_URL"]
             yield running
         finally:
             running.stop()
@@ -64,6 +62,15 @@ def process_env(transactional_db: None, redis_url: str) -> dict[str, str]:
         "REDIS_URL": redis_url,
         "PYTHONPATH": str(REPOSITORY),
     }
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Benchmarks are run by hand, with -m bench: left out, not skipped, otherwise."""
+    if "bench" in config.getoption("markexpr"):
+        return
+    benches = [item for item in items if item.get_closest_marker("bench")]
+    config.hook.pytest_deselected(items=benches)
+    items[:] = [item for item in items if item not in benches]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
