@@ -1,11 +1,17 @@
-"""The web process: HTTP through Django."""
+"""The web process: HTTP through Django, sockets through Channels with the session's user."""
 
 from __future__ import annotations
 
 import os
 
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "labsite.settings")
+http = get_asgi_application()
 
-application = get_asgi_application()
+# Only now: it imports models, and Django is set up by the line above.
+from experiments.routing import websocket_urlpatterns  # noqa: E402
+
+application = ProtocolTypeRouter({"http": http, "websocket": AuthMiddlewareStack(URLRouter(websocket_urlpatterns))})
