@@ -13,7 +13,8 @@ from typing import Self
 from runners import processes
 from runners.execution.journal import Journal, Level
 
-LAST_LINES = 8
+LAST_LINES = 20
+SHOWN_LINES = 3
 TERM_GRACE_S = 2.0
 MAX_LINE_BYTES = 1 << 24
 
@@ -76,7 +77,9 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        return " | ".join(self._last_lines)
+        """The end of what it said on stderr, without the frames of a traceback."""
+        spoken = [line for line in self._last_lines if not line.startswith((" ", "Traceback"))]
+        return " | ".join(spoken[-SHOWN_LINES:])
 
     @property
     def was_killed(self) -> bool:

@@ -1,24 +1,50 @@
-"""Waiting on a condition, for tests of processes: polls until it holds or the time is up."""
+"""Fixtures for tests of a node: a lab that runs, the sample model, and waiting on conditions."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from running_lab import MODEL, Lab, WaitFor
 
-
-class WaitFor(Protocol):
-    def __call__(self, condition: Callable[[], object], within_s: float = 20.0) -> None: ...
+from runners import models
 
 
 @pytest.fixture(scope="session")
 def wait_for() -> WaitFor:
-    def wait(condition: Callable[[], object], within_s: float = 20.0) -> None:
+    """Polls until a condition holds; fails the test when the time is up."""
+
+    def wait(condition: Callable[[], object], within_s: float = 30.0) -> None:
         deadline = time.monotonic() + within_s
         while not condition():
             assert time.monotonic() < deadline, f"did not come true within {within_s} s"
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     return wait
+
+
+@pytest.fixture
+def lab(process_env: dict[str, str], tmp_path: Path, wait_for: WaitFor) -> Iterator[Lab]:
+    """Web server and recorder are up; nothing of it, nor of its agents, is left afterwards."""
+    lab = Lab({**process_env, "LAB_URL": ""}, tmp_path, wait_for)
+    try:
+        lab.start_web()
+        lab.start_recorder()
+        yield lab
+    finally:
+        started = [child for process in lab.processes for child in process.descendants()]
+        for process in reversed(lab.processes):
+            if process.popen.poll() is None:
+                process.popen.kill()
+                process.popen.wait()
+        for child in started:
+            if child.is_running():
+                child.kill()
+
+
+@pytest.fixture(scope="session")
+def sample_model() -> Path:
+    """The sample model's file, fetched into the lab's home where it is absent."""
+    return models.fetch(MODEL)
