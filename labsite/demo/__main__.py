@@ -1,5 +1,7 @@
 """`python -m labsite.demo --credentials FILE [--json FILE]`: runs the demonstration against a lab that is up.
 
+With `--document FILE` it does the same with another experiment.
+
 Exit status 0 means that every run is valid, 1 that one is not, 2 that the demonstration could not be run.
 """
 
@@ -22,6 +24,7 @@ from labsite.demo.watch import all_runs, watch_experiment
 from labsite.home import read_json
 from runners.models import ModelError, fetch
 
+DEMO = Path(examples.__path__[0]) / "demo.yaml"
 PLAIN_WIDTH = 120
 MODEL = "smollm2-135m-instruct"
 
@@ -29,6 +32,7 @@ MODEL = "smollm2-135m-instruct"
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m labsite.demo", description=__doc__)
     parser.add_argument("--credentials", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--document", type=Path, metavar="FILE", default=DEMO, help="the experiment to run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison here")
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
@@ -38,7 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     api = Api(credentials["url"], credentials["token"])
     try:
-        comparison = run_demo(api, console, options.credentials.parent / "models")
+        if options.document == DEMO:
+            fetch_model(options.credentials.parent / "models", console)
+        comparison = run_demo(api, console, options.document.read_bytes())
     except (ApiRefused, ModelError, urllib.error.URLError) as error:
         console.print(f"the demonstration could not be run: {error}", markup=False)
         return 2
@@ -49,10 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if _tell_invalid(comparison, console) else 0
 
 
-def run_demo(api: Api, console: Console, models_dir: Path) -> Json:
-    """Model, experiment, comparison; returns what the API says in the comparison."""
-    fetch_model(models_dir, console)
-    experiment = submit(api)
+def run_demo(api: Api, console: Console, document: bytes) -> Json:
+    """Submits, follows, shows; returns the comparison as the API gives it."""
+    experiment = submit(api, document)
     console.print(f"experiment {experiment['id']}: {len(all_runs(experiment))} runs, live at {page(api, experiment)}")
     experiment = watch_experiment(api, experiment["id"], console)
     for run in all_runs(experiment):
@@ -71,8 +76,7 @@ def fetch_model(models_dir: Path, console: Console) -> None:
         fetch(MODEL, models_dir, lambda done, total: progress.update(task, completed=done, total=total))
 
 
-def submit(api: Api) -> Json:
-    document = (Path(examples.__path__[0]) / "demo.yaml").read_bytes()
+def submit(api: Api, document: bytes) -> Json:
     return api.post("/experiments", document, "application/yaml", {"Idempotency-Key": str(uuid.uuid4())})
 
 

@@ -13,6 +13,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -22,6 +23,18 @@ from labsite.supervisor import leftovers
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 START_S = 90.0
+MODELLED = """
+name: On the modelled node
+model: smollm2-135m-instruct
+nodes: {names: [h100-modelled]}
+workload:
+  kind: synthetic
+  arrival: {kind: closed, max_concurrency: 4}
+  num_requests: 40
+matrix: {engine.weights: [bf16, int8]}
+baseline: {engine.weights: bf16}
+repeats: 2
+"""
 Start = Callable[..., "RunningLab"]
 
 
@@ -108,6 +121,15 @@ def test_a_lab_starts_from_nothing_restarts_what_dies_and_ends_without_a_process
     assert lab.output.count(kept["password"]) == lab.output.count(kept["token"]) == 1
     assert lab.get("/health") == (200, b'{"status": "ok"}')
 
+    status, comparison = demonstrate(lab)
+    assert status == 0, lab.output
+    assert [trial["settings"] for trial in comparison["trials"]] == [{"engine.weights": w} for w in ("bf16", "int8")]
+    for trial in comparison["trials"]:
+        assert len(trial["runs"]) == 2
+        assert all(run["valid"] and run["reasons"] == [] and run["output_tokens"] > 0 for run in trial["runs"])
+        assert trial["metrics"].keys() >= {"output_throughput", "ttft", "tpot"}
+        assert trial["metrics"]["output_throughput"].keys() >= {"median", "low", "high", "n"}
+
     second = start_lab()
     assert second.process.wait(60) == 1
     assert f"a lab already runs on {lab.home} (process {lab.process.pid})" in second.output
@@ -169,6 +191,17 @@ def lives(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def demonstrate(lab: RunningLab) -> tuple[int, dict[str, Any]]:
+    """The demonstration's path with an experiment on the modelled node, which takes no time."""
+    document, result = lab.home / "modelled.yaml", lab.home / "comparison.json"
+    document.write_text(MODELLED)
+    command = [sys.executable, "-m", "labsite.demo", "--credentials", str(lab.home / "credentials.json")]
+    command += ["--document", str(document), "--json", str(result)]
+    ended = subprocess.run(command, cwd=REPOSITORY, timeout=150, capture_output=True, text=True)
+    assert result.exists(), ended.stdout + ended.stderr
+    return ended.returncode, json.loads(result.read_text())
 
 
 def answers(lab: RunningLab) -> bool:
