@@ -114,5 +114,12 @@ def sync_users(wanted: Iterable[BrokerUser]) -> int:
 
 def _is_as_wanted(line: str, user: BrokerUser) -> bool:
     words = line.split(" ")
-    granted = {word[1:] for word in words if word.startswith("+")}
-    return {"on", f"#{user.digest}", f"~{user.key_prefix}*"} <= set(words) and granted == set(COMMANDS)
+    commands = {word[1:] for word in words if word.startswith("+")}
+    reach = {word for word in words if word[:1] in ("~", "%", "&", "(")}
+    passwords = {word for word in words if word[:1] in ("#", ">")}
+    return (
+        "on" in words
+        and commands == set(COMMANDS)
+        and reach == {f"~{user.key_prefix}*"}
+        and passwords == {f"#{user.digest}"}
+    )

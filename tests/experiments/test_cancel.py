@@ -101,7 +101,7 @@ def test_a_cancelled_run_whose_node_is_lost_is_cancelled() -> None:
 
 
 def test_a_cancelled_run_ends_when_its_nodes_lease_has_run_out() -> None:
-    _, attempt = cancelled_in_mid_run()
+    cancelled_in_mid_run()
     now = timezone.now()
     Run.objects.update(cancel_requested_at=now - dt.timedelta(seconds=60))
     Node.objects.update(last_seen_at=now - dt.timedelta(seconds=18))

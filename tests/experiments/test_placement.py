@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from experiments.placement import Demand, FreeNode, QueuedRun, Service, assign, matches
 
+ANYWHERE = Demand(1)
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
@@ -17,9 +18,8 @@ def node(node_id: int, project_id: int | None = None, chip_id: str = "", **label
     return FreeNode(node_id, project_id, chip_id, {"name": f"n{node_id}", "kind": "measured", **labels})
 
 
-def queue(experiment_id: int, count: int, demand: Demand = Demand(1), first_id: int | None = None) -> list[QueuedRun]:
-    start = experiment_id * 100 if first_id is None else first_id
-    return [QueuedRun(start + place, experiment_id, place, demand) for place in range(count)]
+def queue(experiment_id: int, count: int, demand: Demand = ANYWHERE) -> list[QueuedRun]:
+    return [QueuedRun(experiment_id * 100 + place, experiment_id, place, demand) for place in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_experiment_that_was_served_longest_ago_is_next() -> None:
 
 
 def test_a_node_skips_the_runs_that_are_not_for_its_chip() -> None:
-    runs = queue(1, 2, Demand(1, "a100")) + [QueuedRun(150, 1, 5, Demand(1, "h100"))]
+    runs = [*queue(1, 2, Demand(1, "a100")), QueuedRun(150, 1, 5, Demand(1, "h100"))]
     assert assign(runs, [node(1, chip_id="h100")]) == [(150, 1)]
 
 
