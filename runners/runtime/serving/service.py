@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from runners.runtime.serving.detokenize import Detokenizer
@@ -15,7 +16,7 @@ from runners.runtime.serving.metrics import ServerMetrics
 from runners.runtime.serving.protocol import ChatBody, CompletionBody, GenerationBody
 from runners.runtime.serving.sequence_stream import SequenceStream
 from runners.runtime.serving.steps import StepRing
-from runners.runtime.tokenizer import Tokenizer
+from runners.runtime.tokenizer import TextError, Tokenizer
 
 
 @dataclass
@@ -83,19 +84,27 @@ class Service:
 
 
 def encode_prompts(tokenizer: Tokenizer, body: GenerationBody) -> list[tuple[int, ...]]:
-    """Token ids per prompt. Raises ApiError for ids that are not in the vocabulary."""
+    """Token ids per prompt. Raises ApiError for an empty prompt, an id outside the vocabulary, and a chat that the
+    model's template refuses."""
+    try:
+        prompts = [tuple(ids) for ids in _encode(tokenizer, body)]
+    except TextError as error:
+        raise bad_field(prompt_field(body), str(error), code="invalid_value") from error
+    if not all(prompts):
+        raise bad_field(prompt_field(body), "is empty; allowed: at least one token", code="invalid_value")
+    if (highest := max(map(max, prompts))) >= tokenizer.vocab_size:
+        allowed = f"0 to {tokenizer.vocab_size - 1}"
+        raise bad_field("prompt", f"there is no token {highest}; allowed: {allowed}", code="invalid_value")
+    return prompts
+
+
+def _encode(tokenizer: Tokenizer, body: GenerationBody) -> Iterator[Sequence[int]]:
     if isinstance(body, ChatBody):
         text = tokenizer.apply_chat_template([message.for_template() for message in body.messages])
-        return [tuple(tokenizer.encode(text))]
-    if not isinstance(body, CompletionBody):
-        raise TypeError(f"no prompt is known of a {type(body).__name__}")
-    prompts = [
-        tuple(tokenizer.encode(prompt)) if isinstance(prompt, str) else known_ids(tokenizer, prompt)
-        for prompt in body.prompt
-    ]
-    if not all(prompts):
-        raise bad_field("prompt", "is empty; allowed: at least one token", code="invalid_value")
-    return prompts
+        yield tokenizer.encode(text, add_special=False)
+    elif isinstance(body, CompletionBody):
+        for prompt in body.prompt:
+            yield tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
 
 
 def prompt_field(body: GenerationBody) -> str:

@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 from server_process import ServerProcess, text_of
+from tiny_chat_model import write_tiny_chat_model
 
 from runners.events import EVENT, Step
 
 TIMES = ("received_s", "queued_s", "scheduled_first_s", "prefill_done_s", "finished_s")
+
+
+@pytest.fixture(scope="module")
+def tiny_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_chat_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +53,13 @@ def test_a_stream_gives_the_same_text_as_the_whole_answer(server: ServerProcess)
     events = list(server.open_stream("stream me", max_tokens=40, ignore_eos=True).events())
     assert text_of(events) == whole["choices"][0]["text"]
     assert [event["choices"][0]["finish_reason"] for event in events][-1] == "length"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_wild_bytes_come_out_of_a_stream_as_out_of_the_whole_answer(server: ServerProcess, seed: int) -> None:
+    wild = {"max_tokens": 60, "ignore_eos": True, "temperature": 2.0, "seed": seed}
+    whole = server.complete("anything", **wild).json["choices"][0]["text"]
+    assert text_of(list(server.open_stream("anything", **wild).events())) == whole
 
 
 def test_every_stream_event_says_how_many_tokens_it_carries(server: ServerProcess) -> None:

@@ -17,8 +17,14 @@ from typing import Any
 import psutil
 import pytest
 from server_process import Answer, ServerProcess, text_of, wait_until
+from tiny_chat_model import write_tiny_chat_model
 
 LONG = {"max_tokens": 1500, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def tiny_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_chat_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
 
 
 @pytest.fixture(scope="module")
@@ -272,3 +278,8 @@ def test_sigterm_in_a_fetch_leaves_no_process(tmp_path: Path) -> None:
         assert fetching
         assert all(is_gone(process.pid) for process in fetching)
         asked.close()
+
+
+def test_the_servers_own_process_never_loads_torch() -> None:
+    code = "import sys, runners.runtime.server; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
