@@ -103,15 +103,18 @@ async def _stream(target: Target, trace: RequestTrace, body: bytes, seen: Tokens
             raise ServerRefused(_error_message(response.status, await response.text(errors="replace")))
         if response.content_type != "text/event-stream":
             raise BrokenAnswer(f"the answer is {response.content_type}, not text/event-stream")
-        parser = SseParser()
+        parser, complete = SseParser(), False
         async for piece in response.content.iter_any():
             arrived_s = target.run_time()
-            for event in parser.feed(piece):
+            for event in parser.feed(piece) if not complete else ():
                 if event == "[DONE]":
                     _check_complete(trace)
-                    return
+                    complete = True
+                    break
                 _take_event(target, trace, event, arrived_s, seen)
-    raise BrokenAnswer("the stream ended without [DONE]")
+        # Read to its end, the answer leaves its connection to the next request.
+    if not complete:
+        raise BrokenAnswer("the stream ended without [DONE]")
 
 
 def _take_event(target: Target, trace: RequestTrace, event: str, arrived_s: float, seen: TokensSeen) -> None:

@@ -165,6 +165,24 @@ async def test_the_server_gets_what_the_plan_says() -> None:
         assert body["stream_options"] == {"include_usage": True}
 
 
+async def test_a_user_keeps_its_connection_from_one_request_to_the_next() -> None:
+    connections: set[Any] = set()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        connections.add(request.transport.get_extra_info("peername"))
+        return await stream(request, GOOD)
+
+    _, lines = await load_against(handler, make_plan(num_requests=20))
+    assert {record.status for record in records(lines)} == {"ok"} and len(records(lines)) == 20
+    assert len(connections) == 2
+
+
+async def test_what_comes_after_done_does_not_count() -> None:
+    _, lines = await load_against(answering(*GOOD, chunk(3), b"data: {not json}\n\n"), make_plan(num_requests=2))
+    assert [(record.status, record.output_tokens) for record in records(lines)] == [("ok", 4)] * 2
+
+
 @pytest.mark.parametrize(
     ("pieces", "message"),
     [
