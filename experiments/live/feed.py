@@ -7,7 +7,7 @@ drop is left out, and the client is told how many events and from where it can a
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from experiments.live.watch import Entry, Subscription, entry_of
 from hardware.broker import stream_key
 
 PAGE = 1_000
+FRAME_CHARACTERS = 128 * 1024
 
 Send = Callable[[str], Awaitable[None]]
 
@@ -123,11 +124,24 @@ class RunFeed:
                 return
 
     async def _send_events(self, entries: list[Entry]) -> None:
-        for start in range(0, len(entries), PAGE):
-            page = entries[start : start + PAGE]
-            events = ",".join(f'["{entry.attempt}-{entry.seq}",{entry.text}]' for entry in page)
+        for frame in split_frames(entries):
+            events = ",".join(f'["{entry.attempt}-{entry.seq}",{entry.text}]' for entry in frame)
             await self._send(f'{{"type":"events","events":[{events}]}}')
-            self._position = Position(page[-1].attempt, page[-1].seq)
+            self._position = Position(frame[-1].attempt, frame[-1].seq)
 
     async def _send_message(self, message: dict[str, Any]) -> None:
         await self._send(json.dumps(message, separators=(",", ":")))
+
+
+def split_frames(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """The entries in frames that common clients take: below FRAME_CHARACTERS, but for one that is larger alone."""
+    frame: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if frame and size + len(entry.text) > FRAME_CHARACTERS:
+            yield frame
+            frame, size = [], 0
+        frame.append(entry)
+        size += len(entry.text)
+    if frame:
+        yield frame

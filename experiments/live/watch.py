@@ -83,7 +83,7 @@ class RunWatch:
         self.subscribers: set[Subscription] = set()
         self._run_id = run_id
         self._broker = broker
-        self._last_id: dict[str, Any] = {}
+        self._last_id: dict[int, Any] = {}
 
     async def run(self) -> None:
         """Reads until cancelled. An outage of either server is waited out."""
@@ -110,18 +110,17 @@ class RunWatch:
                 subscriber.show(self.snapshot)
 
     async def _read_stream(self) -> None:
-        """One wait for new entries of the current attempt's stream, from where it was when the watch began."""
-        if self.snapshot.node is None:
+        """One wait for new entries of the current attempt's stream. It begins after what was stored when the attempt
+        was first seen: what is before is in Postgres for every subscriber, however late its own reading begins."""
+        current = self.snapshot
+        if current.node is None:
             await asyncio.sleep(STATE_EVERY_S)
             return
-        key = stream_key(self.snapshot.node, self._run_id)
-        if key not in self._last_id:
-            newest: Any = await self._broker.xrevrange(key, count=1)
-            self._last_id = {key: newest[0][0] if newest else "0-0"}
-        block_ms = int(STATE_EVERY_S * 1000)
-        answer: Any = await self._broker.xread({key: self._last_id[key]}, count=READ_COUNT, block=block_ms)
+        key = stream_key(current.node, self._run_id)
+        last_id = self._last_id.get(current.attempt, f"{current.attempt}-{current.stored_seq}")
+        answer: Any = await self._broker.xread({key: last_id}, count=READ_COUNT, block=int(STATE_EVERY_S * 1000))
         for _, found in answer or []:
-            self._last_id[key] = found[-1][0]
+            self._last_id = {current.attempt: found[-1][0]}
             entries = [entry_of(entry_id, fields) for entry_id, fields in found]
             for subscriber in self.subscribers:
                 subscriber.offer(entries)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
-from control_plane import live_attempt, ready_node, submit, team
+from control_plane import live_attempt
 from django.db import connection, connections
+from node_events import claimed, request, sample, send, turn_until, until, whole_attempt
 
 from experiments.models import Attempt, LogLine, RequestRecord, Run, Sample, StatusRecord, StepRecord
 from experiments.recorder import Recorder, record_until
@@ -22,7 +22,7 @@ from experiments.services import claim, confirm_ended, lose_attempt, place_runs
 from experiments.services.cancelling import stop_experiment
 from hardware.broker import stream_key
 from runners import events
-from runners.events import AnyEvent, Report
+from runners.events import Report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,71 +38,9 @@ def attempt(broker: redis.Redis) -> Attempt:
     return claimed()
 
 
-def claimed(**changes: object) -> Attempt:
-    """A run that its node has claimed."""
-    ready_node()
-    experiment = submit(team(), **changes)
-    place_runs()
-    found = live_attempt(Run.objects.get(experiment=experiment))
-    claim(found.node, found.run_id, found.number)
-    return found
-
-
-def sample(t_s: float) -> events.Sample:
-    return events.Sample(t_s=t_s, interval_s=0.25, output_tokens=8)
-
-
-def request(index: int, **changes: object) -> events.RequestRecord:
-    fields = {"request_id": f"r{index}", "phase": "measured", "scheduled_s": 1.0, "sent_s": 1.0, "finished_s": 2.0}
-    return events.RequestRecord(index=index, status="ok", **(fields | changes))  # type: ignore[arg-type]
-
-
-def step(index: int) -> events.Step:
-    zeros = dict.fromkeys(
-        ["prefill_tokens", "decode_tokens", "running", "waiting", "kv_used_blocks", "kv_cached_blocks",
-         "kv_free_blocks", "kv_used_slots"], 0,
-    )  # fmt: skip
-    return events.Step(index=index, start_s=1.0, duration_s=0.01, **zeros)
-
-
-def whole_attempt() -> list[AnyEvent]:
-    return [
-        events.Status(phase="measuring", t_s=0.0, wall_s=1.0),
-        sample(0.25),
-        step(0),
-        request(0),
-        events.Log(wall_s=1.0, level="info", source="node", message="hello"),
-        events.Status(phase="done", t_s=3.0, wall_s=4.0),
-        Report(outcome="succeeded", window_start_s=0.0, window_end_s=3.0, events=7),
-    ]
-
-
-def send(broker: redis.Redis, attempt: Attempt, *what: AnyEvent | bytes, first: int = 1) -> None:
-    key = stream_key(attempt.node.slug, attempt.run_id)
-    for seq, event in enumerate(what, first):
-        text = event if isinstance(event, bytes) else event.model_dump_json()
-        broker.xadd(key, {"e": text}, id=f"{attempt.number}-{seq}")
-
-
 def stored_samples(attempt: Attempt) -> list[tuple[int, float]]:
     rows = Sample.objects.filter(run_id=attempt.run_id, attempt=attempt.number).order_by("seq")
     return list(rows.values_list("seq", "t_s"))
-
-
-def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)
-
-
-def turn_until(recorder: Recorder, attempt: Attempt, stored_seq: int) -> None:
-    def reached() -> bool:
-        recorder.turn(block_ms=50)
-        attempt.refresh_from_db()
-        return attempt.stored_seq == stored_seq
-
-    until(reached)
 
 
 def test_every_kind_of_event_reaches_its_table(broker: redis.Redis, attempt: Attempt) -> None:
