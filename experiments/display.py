@@ -66,9 +66,9 @@ def name_of(metric: str) -> str:
 
 
 def scale_for(unit: str, largest: float | None) -> Scale:
-    """Seconds below one second are shown in ms, shares in %; `largest` sets one scale for a whole column."""
-    if unit == "s" and largest is not None and abs(largest) < 1:
-        return Scale(1000, "ms")
+    """Seconds below one are shown in ms, below a ms in µs; shares in %. `largest` sets one scale for a whole column."""
+    if unit == "s" and largest is not None and 0 < abs(largest) < 1:
+        return Scale(1000, "ms") if abs(largest) >= 0.001 else Scale(1_000_000, "µs")
     if unit == "share":
         return Scale(100, "%")
     return Scale(1, unit)

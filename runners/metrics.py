@@ -333,9 +333,14 @@ def _runtime_metrics(
         "acceptance_length": _acceptance_length(ok),
         "preemptions": Metric(float(sum(preempted)) if preempted else None, "count", len(preempted)),
         "kv_fragmentation": Metric(1 - slots_used / slots_held if slots_held else None, "share", n),
-        "idle_share": Metric(max(0.0, 1 - busy_s / window_s) if window_s and n else None, "share", n),
+        "idle_share": Metric(_idle_share(busy_s, window_s) if window_s and n else None, "share", n),
     }
     return metrics | _utilisation_metrics(measure_utilisation(steps, report, spec), n)
+
+
+def _idle_share(busy_s: float, window_s: float) -> float:
+    """Rounded to a billionth: below that it is the sum's rounding and no idling."""
+    return round(max(0.0, 1 - busy_s / window_s), 9)
 
 
 def _acceptance_length(records: Sequence[RequestRecord]) -> Metric:

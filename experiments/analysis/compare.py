@@ -160,7 +160,7 @@ def _model_error(estimate: float, n: int) -> Interval:
 
     An uncalibrated model has no known error, so there is no interval, and nothing can be called a difference.
     """
-    return Interval(estimate, None, None, n, "uncalibrated model")
+    return Interval(estimate, None, None, n, "uncalibrated")
 
 
 def _noise_floors(trials: Sequence[TrialResult]) -> dict[tuple[str, str], float]:

@@ -57,7 +57,12 @@ def _results(experiment: Experiment) -> dict[str, Any]:
     best = best_trial(trials, "output_throughput")
     by_id = {trial["id"]: trial for trial in comparison["trials"]}
     rows = [
-        {"entry": entry, "result": by_id[entry.trial.pk], "best": entry.trial.pk == best and len(entries) > 1}
+        {
+            "entry": entry,
+            "result": by_id[entry.trial.pk],
+            "reasons": sorted({reason for one in entry.runs for reason in one.run.reasons}),
+            "best": entry.trial.pk == best and len(entries) > 1,
+        }
         for entry in entries
     ]
     used = [name for name in COLUMNS if any(name in trial["metrics"] for trial in by_id.values())]

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from experiments.display import name_of
+from experiments.display import NAMES, name_of
 from experiments.figures import live_figures, timeline_figure
 from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
@@ -82,7 +82,8 @@ def _state(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[str,
 
 def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
     summary = run.summary or {}
-    metrics = summary.get("metrics", {})
+    stored = summary.get("metrics", {})
+    metrics = {name: stored[name] for name in NAMES if name in stored}
     records = records_after("requests", run.pk, attempt.number, 0, TIMELINE_REQUESTS) if attempt else []
     return {
         "summary": summary,

@@ -101,7 +101,7 @@ def test_an_experiment_shows_its_trials_with_medians_and_says_modelled(browser, 
     page = text_of(browser.get(f"/experiments/{finished.pk}/"))
     assert "8 of 8 runs ended" in page
     assert page.count("data-run-dot") == 8
-    assert "uncalibrated model" in page
+    assert "<small>uncalibrated</small>" in page
     assert '<span class="tag modelled">' in page
     assert "tok/s" in page
 
