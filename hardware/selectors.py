@@ -33,3 +33,9 @@ def nodes_serving(project_id: int) -> QuerySet[Node]:
 
 def current_chips() -> QuerySet[Chip]:
     return Chip.objects.filter(current=True)
+
+
+def live_run_id(node: Node) -> int | None:
+    """The run whose attempt is live on the node. Attempts are of `experiments`, which hangs them on its nodes."""
+    live = node.attempts.filter(state__in=["assigned", "running"])
+    return live.values_list("run_id", flat=True).first()
