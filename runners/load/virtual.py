@@ -54,9 +54,7 @@ def run(
 class VirtualLoad:
     """One load from the clock's 0 to its end."""
 
-    def __init__(
-        self, plan: RequestPlan, engine: Engine, clock: Clock, sink: Sink, wall: Callable[[], float]
-    ) -> None:
+    def __init__(self, plan: RequestPlan, engine: Engine, clock: Clock, sink: Sink, wall: Callable[[], float]) -> None:
         self._plan = plan
         self._engine = engine
         self._clock = clock
@@ -109,9 +107,7 @@ class VirtualLoad:
         if until_s is not None:
             self._pass_time(until_s)
 
-    def _send_due(
-        self, requests: Iterator[PlannedRequest], arrivals: Iterator[float] | None, start_s: float
-    ) -> None:
+    def _send_due(self, requests: Iterator[PlannedRequest], arrivals: Iterator[float] | None, start_s: float) -> None:
         """Send what is due by now; forget what would be due when the phase no longer sends."""
         while self._due_s and (self._due_s[0] <= self._now() or self._is_over(self._due_s[0])):
             due_s = heapq.heappop(self._due_s)

@@ -83,7 +83,8 @@ class CostModel:
 
     def step(self, batch: Iterable[Share]) -> StepCost:
         """Bytes: the body's weights once, the head's once if anything is sampled, an embedding row per token, and of
-        each sequence the keys and values before `start` read once and those of its new tokens written once."""
+        each sequence the keys and values of its new tokens written once and those of its whole context read once,
+        as METRICS.md counts them."""
         shape = self.shape
         num_tokens = num_sampled = attention_flops = kv_tokens = 0
         for share in batch:
@@ -91,7 +92,7 @@ class CostModel:
             num_tokens += new
             num_sampled += share.sample
             attention_flops += shape.attention_flops(share.start, new)
-            kv_tokens += share.start + new
+            kv_tokens += share.start + new + new
         linear_flops = shape.linear_flops(num_tokens, num_sampled)
         weight_bytes = self._body_bytes + self._norm_bytes + (self._head_bytes if num_sampled else 0)
         weight_bytes += num_tokens * shape.hidden_size * TABLE_BYTES_PER_ELEMENT

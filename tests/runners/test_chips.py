@@ -49,7 +49,7 @@ def test_a_record_survives_json() -> None:
     [
         ("tdp_w = 700", "tdp_watts = 700", "tdp_watts"),
         ("bf16 = 989", "bf16 = -1", "dense_tflops.bf16"),
-        ("bf16 = 989", 'bf17 = 989', "dense_tflops.bf17"),
+        ("bf16 = 989", "bf17 = 989", "dense_tflops.bf17"),
         ('type = "HBM3"', "", "memory.type"),
         ('confidence = "high"', 'confidence = "sure"', "sources.0.confidence"),
         ('field = "usd_per_hour"', 'field = "tdp_w"', "sources"),

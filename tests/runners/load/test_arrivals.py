@@ -24,9 +24,7 @@ def take(seed: int, rate: float, burstiness: float, count: int) -> list[float]:
 
 
 @given(SEEDS, RATES, BURSTINESS)
-def test_times_never_go_back_and_the_same_seed_gives_the_same_times(
-    seed: int, rate: float, burstiness: float
-) -> None:
+def test_times_never_go_back_and_the_same_seed_gives_the_same_times(seed: int, rate: float, burstiness: float) -> None:
     times = take(seed, rate, burstiness, 300)
     assert all(later >= earlier >= 0 for earlier, later in itertools.pairwise(times))
     assert times == take(seed, rate, burstiness, 300)

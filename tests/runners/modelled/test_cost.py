@@ -86,11 +86,12 @@ def test_without_int8_units_the_bytes_shrink_and_the_arithmetic_stays(batch, sha
 
 def test_a_decode_of_llama_3_8b_on_an_h100_takes_as_long_as_its_weights() -> None:
     step = CostModel(H100, LLAMA_3_8B, "bf16").step([Piece(0, 1)])
-    # 2 bytes x (body 6,979,321,856 + head 525,336,576 + norms 266,240 + one embedding row), 2 KV bytes x 65,536.
+    # 2 bytes x (body 6,979,321,856 + head 525,336,576 + norms 266,240 + one embedding row).
     assert step.weight_bytes == 2 * (6_979_321_856 + 525_336_576 + 266_240 + 4096)
-    assert step.kv_bytes == 131_072
+    # The token's own keys and values are written, then read.
+    assert step.kv_bytes == 2 * 131_072
     assert step.bound == "memory"
-    assert step.duration_s == pytest.approx((step.weight_bytes + 131_072) / 3.35e12)
+    assert step.duration_s == pytest.approx((step.weight_bytes + 2 * 131_072) / 3.35e12)
 
 
 def test_a_long_prompt_of_llama_3_8b_on_an_h100_is_bound_by_compute() -> None:
