@@ -14,9 +14,16 @@ Embedded = EmbeddedPostgres | EmbeddedValkey
 
 class Services:
     """The servers the lab stands on. Only embedded ones are started and stopped, and those not at all
-    where real ones are named."""
+    where real ones are named. `postgres_options` are further settings of the embedded PostgreSQL."""
 
-    def __init__(self, home: Path, *, bind: str = "127.0.0.1", outlive_us: bool = True) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        bind: str = "127.0.0.1",
+        outlive_us: bool = True,
+        postgres_options: dict[str, str] | None = None,
+    ) -> None:
         self._home = home
         self.embedded: list[Embedded] = []
         self.urls: dict[str, str] = {}
@@ -25,7 +32,7 @@ class Services:
                 self.urls[variable] = named
                 continue
             server: Embedded = (
-                EmbeddedPostgres(home, outlives_us=outlive_us)
+                EmbeddedPostgres(home, outlives_us=outlive_us, options=postgres_options)
                 if variable == "DATABASE_URL"
                 else EmbeddedValkey(home, bind=bind, outlives_us=outlive_us)
             )

@@ -26,7 +26,9 @@ os.environ.setdefault("LAB_HOME", str(REPOSITORY / ".lab"))
 def services() -> Iterator[Services]:
     """PostgreSQL and Valkey that go with the session, or those of DATABASE_URL and REDIS_URL."""
     with tempfile.TemporaryDirectory(prefix="lab-test-") as directory:
-        running = Services(Path(directory), outlive_us=False)
+        # The data go with the session, and a test kills processes but not the machine: nothing needs to reach the disk.
+        unsynced = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        running = Services(Path(directory), outlive_us=False, postgres_options=unsynced)
         try:
             running.start()
             os.environ.update(running.urls)
