@@ -121,6 +121,12 @@ def test_a_lab_starts_from_nothing_restarts_what_dies_and_ends_without_a_process
     assert lab.output.count(kept["password"]) == lab.output.count(kept["token"]) == 1
     assert lab.get("/health") == (200, b'{"status": "ok"}')
 
+    for pid in lab.server_pids():
+        os.kill(pid, signal.SIGKILL)
+    lab.wait_for("postgres restarted")
+    lab.wait_for("valkey restarted")
+    assert wait_until(lambda: answers(lab), 30)
+
     status, comparison = demonstrate(lab)
     assert status == 0, lab.output
     assert [trial["settings"] for trial in comparison["trials"]] == [{"engine.weights": w} for w in ("bf16", "int8")]
