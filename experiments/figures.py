@@ -63,7 +63,7 @@ def live_figures(*, modelled: bool) -> dict[str, dict[str, Any]]:
         "ttft": chart("ms", _line("p50", 0, dashed=d), _line("p95", 1, dashed=d)),
         "itl": chart("ms", _line("p50", 0, dashed=d), _line("p95", 1, dashed=d)),
         "queue": chart("requests", _line("waiting", 1, dashed=d), _line("running", 0, dashed=d)),
-        "kv": chart("blocks", _line("mean", 0, dashed=d), _line("max", 3, dashed=d)),
+        "kv": chart("% of blocks held", _line("mean", 0, dashed=d), _line("max", 3, dashed=d)),
         "steps": chart("tokens a step", _area("prefill", 1, "s"), _area("decode", 0, "s")),
     }
 

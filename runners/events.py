@@ -29,7 +29,8 @@ class Status(Event):
 class Sample(Event):
     """What happened in one interval of about 250 ms, seen by the client and by the runtime together.
 
-    `mean`/`max` pairs reduce the runtime's steps inside the interval; they are null where no step ran.
+    `mean`/`max` pairs reduce the runtime's steps inside the interval; they are null where no step ran. `kv_used_*` is
+    the share of all KV blocks that sequences hold, 0 to 1.
     """
 
     kind: Literal["sample"] = "sample"

@@ -160,7 +160,7 @@ class WarmupSpec(Document):
 
 
 class SamplingSpec(Document):
-    temperature: float = Field(default=0.0, ge=0, le=5)
+    temperature: float = Field(default=0.0, ge=0, le=2)
     top_k: int = Field(default=0, ge=0, le=1_000_000)
     top_p: float = Field(default=1.0, gt=0, le=1)
     ignore_eos: bool = True

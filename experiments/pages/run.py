@@ -28,7 +28,7 @@ CHARTS = (
     ("ttft", "TTFT"),
     ("itl", "ITL"),
     ("queue", "Queue"),
-    ("kv", "KV blocks in use"),
+    ("kv", "KV use"),
     ("steps", "Step make-up"),
 )
 LEAD = ("output_throughput", "ttft", "tpot", "e2el", "interactivity", "request_throughput")

@@ -11,13 +11,14 @@ const samples = [];
 let logLines = 0;
 let redraw = 0;
 
+const percent = (share) => (share === null ? null : 100 * share);
 const ms = (seconds) => (seconds === null ? null : seconds * 1000);
 const PARTS = {
   throughput: [(s) => s.output_tokens / s.interval_s, (s) => s.input_tokens / s.interval_s],
   ttft: [(s) => ms(s.ttft_p50_s), (s) => ms(s.ttft_p95_s)],
   itl: [(s) => ms(s.itl_p50_s), (s) => ms(s.itl_p95_s)],
   queue: [(s) => s.waiting_mean, (s) => s.running_mean],
-  kv: [(s) => s.kv_used_mean, (s) => s.kv_used_max],
+  kv: [(s) => percent(s.kv_used_mean), (s) => percent(s.kv_used_max)],
   steps: [(s) => (s.steps ? s.prefill_tokens / s.steps : null), (s) => (s.steps ? s.decode_tokens / s.steps : null)],
 };
 
