@@ -1,164 +1,33 @@
-"""The node's Celery entry point: a message names an attempt; the worker claims it and hands it to the agent.
+"""The node's Celery application and its one task: a message names an attempt; the node's desk takes it.
 
-`python -m runners.tasks --home DIR --agent-fd N` is the worker, a child of the agent (see runners.agent.worker). It
-takes one message at a time and waits until the agent says that the run has ended. Postgres is the truth: a message
-that comes twice or too late ends at the claim, which the control plane refuses.
+Postgres is the truth: a message that comes twice or too late ends at the claim, which the control plane refuses.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
-import os
-import socket
-import threading
-import time
-from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from celery import Celery
 
-from runners import processes
-from runners.agent.control import ControlPlane, Refused, Unreachable
-from runners.agent.home import Credentials, NodeHome
-from runners.spec import RunSpec
 from runners.spool import AttemptKey
-
-CLAIM_FOR_S = 60.0
-CLAIM_AGAIN_S = 1.0
 
 log = logging.getLogger(__name__)
 app = Celery("runners")
 
 
-class ClaimLost(Exception):
-    """It can't be said whether the claim counted: an answer was lost on the way."""
+class Taker(Protocol):
+    """Claims an attempt and has it run; says, for the log, what came of it."""
+
+    def take(self, key: AttemptKey) -> str: ...
 
 
-class AgentLink:
-    """The worker's end of the socket pair. When the agent is gone, so is this process."""
+class TaskContext:
+    """What the task works with in this process; the worker sets it before it takes messages."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._ended: set[AttemptKey] = set()
-        self._news = threading.Condition()
-        threading.Thread(target=self._read, name="agent", daemon=True).start()
-
-    def hand_over(self, key: AttemptKey, **content: Any) -> None:
-        """Gives the attempt to the agent and waits until nothing of it runs any more."""
-        line = json.dumps({"run_id": key.run_id, "attempt": key.attempt, **content}) + "\n"
-        self._connection.sendall(line.encode())
-        with self._news:
-            self._news.wait_for(lambda: key in self._ended)
-
-    def _read(self) -> None:
-        with self._connection.makefile("r", encoding="utf-8") as lines:
-            for line in lines:
-                answer = json.loads(line)
-                with self._news:
-                    self._ended.add(AttemptKey(answer["run_id"], answer["attempt"]))
-                    self._news.notify_all()
-        os._exit(0)  # the main thread may wait for a message or for a run; neither matters now
-
-
-class Desk:
-    """What the task needs: the node's home, the control plane, the agent."""
-
-    def __init__(self, home: NodeHome, control: ControlPlane, agent: AgentLink) -> None:
-        self._home = home
-        self._control = control
-        self._agent = agent
-
-    def take(self, key: AttemptKey) -> str:
-        """Claims the attempt and has it run. Says, for the log, what came of it."""
-        spool = self._home.spool(key)
-        try:
-            # Made before the claim: should this process die now, the agent finds it and reports the attempt.
-            spool.touch(mode=0o600, exist_ok=False)
-        except FileExistsError:
-            return "is here already; the message is ignored"
-        try:
-            spec = self._claim(key)
-        except Refused as refusal:
-            spool.unlink(missing_ok=True)
-            return f"is not for this node: {refusal.detail}; the message is ignored"
-        except Unreachable as error:
-            self._agent.hand_over(key, error=f"the answer to the claim was lost: {error}")
-            return f"could not be claimed: {error}"
-        self._agent.hand_over(key, spec=spec.model_dump(mode="json"))
-        return "has ended"
-
-    def _claim(self, key: AttemptKey) -> RunSpec:
-        """Claims, again and again while the lab does not answer. Raises Refused, and Unreachable when it can't be
-        known whether an earlier try counted."""
-        deadline = time.monotonic() + CLAIM_FOR_S
-        lost: Unreachable | None = None
-        while True:
-            try:
-                return self._control.claim(key)
-            except Unreachable as error:
-                lost = error
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(CLAIM_AGAIN_S)
-            except Refused:
-                if lost is not None:
-                    raise lost from None
-                raise
-
-
-desk: Desk | None = None
+    desk: Taker
 
 
 @app.task(name="runners.tasks.run_attempt", ignore_result=True)  # type: ignore[untyped-decorator]
 def run_attempt(run_id: int, attempt: int) -> None:
-    assert desk is not None, "the worker is started by `python -m runners.tasks`"
-    log.warning("run %d, attempt %d %s", run_id, attempt, desk.take(AttemptKey(run_id, attempt)))
-
-
-def configure(credentials: Credentials) -> None:
-    """Early acknowledgement, one message at a time, no results, no chatter: see shared design, path of a run."""
-    app.conf.update(
-        broker_url=credentials.broker_url,
-        broker_transport_options={"global_keyprefix": credentials.key_prefix, "socket_keepalive": True},
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        task_default_queue=credentials.queue,
-        task_ignore_result=True,
-        task_acks_late=False,
-        worker_prefetch_multiplier=1,
-        worker_enable_remote_control=False,
-        worker_send_task_events=False,
-        worker_hijack_root_logger=False,
-        task_serializer="json",
-        accept_content=["json"],
-    )
-
-
-def main(argv: list[str] | None = None) -> None:
-    global desk
-    parser = argparse.ArgumentParser(
-        prog="python -m runners.tasks", description="A node's worker; its agent starts it."
-    )
-    parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--agent-fd", type=int, required=True)
-    options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s worker: %(message)s")
-    processes.die_with_parent()
-    home = NodeHome(options.home)
-    credentials = home.credentials()
-    control = ControlPlane(credentials.url, credentials.api_token)
-    desk = Desk(home, control, AgentLink(socket.socket(fileno=options.agent_fd)))
-    configure(credentials)
-    app.worker_main(
-        ["worker", "--pool", "solo", "--concurrency", "1", "--queues", credentials.queue, "--loglevel", "WARNING",
-         "--without-gossip", "--without-mingle", "--without-heartbeat", "--hostname", f"{credentials.node}@%h"]
-    )  # fmt: skip
-
-
-if __name__ == "__main__":
-    # Celery finds the task by its module's name, so the module that runs is the one that is imported.
-    from runners import tasks
-
-    tasks.main()
+    log.warning("run %d, attempt %d %s", run_id, attempt, TaskContext.desk.take(AttemptKey(run_id, attempt)))

@@ -44,11 +44,12 @@ class Heard:
 
 @dataclass(frozen=True)
 class HandOver:
-    """A line of the worker: a claimed run, or (without a spec) one whose claim's answer was lost."""
+    """A line of the worker: a claimed run, or (without a spec) one whose claim was not answered as it should be."""
 
     key: AttemptKey
     spec: dict[str, Any] | None
     error: str = ""
+    retry: bool = True
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Agent:
         self._inbox.put(Stop())
 
     def _worker_said(self, line: dict[str, Any]) -> None:
-        self._inbox.put(HandOver(AttemptKey(line["run_id"], line["attempt"]), line.get("spec"), line.get("error", "")))
+        self._inbox.put(HandOver(AttemptKey(line.pop("run_id"), line.pop("attempt")), **({"spec": None} | line)))
 
     # The loop --------------------------------------------------------------------------------------------------------
     def run(self) -> int:
@@ -169,7 +170,7 @@ class Agent:
     def _take_over(self, given: HandOver) -> None:
         """A run for us. One that is still under way then no longer counts, or the lab would not have given another."""
         if given.spec is None:
-            self._close_without_run(given.key, Ending("failed", given.error, retry=True))
+            self._close_without_run(given.key, Ending("failed", given.error, given.retry))
             return
         if self._run is not None:
             self._run.end(Ending("cancelled", f"the lab gave this node attempt {given.key} instead", retry=False))

@@ -9,26 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 from running_lab import Lab, free_port, workload
+from stored_events import assert_all_stored_once
 
 from experiments.dispatch import send_attempt
-from experiments.models import Attempt, RequestRecord, Run, Sample, StatusRecord, StepRecord
+from experiments.models import RequestRecord, Run
 from hardware.models import Node
 from hardware.services import retire
 
 pytestmark = pytest.mark.django_db(transaction=True)
-EVENT_TABLES = (RequestRecord, Sample, StepRecord, StatusRecord)
-
-
-def stored_numbers(attempt: Attempt) -> list[int]:
-    """The numbers of all the attempt's stored events, sorted."""
-    rows = (table.objects.filter(run_id=attempt.run_id, attempt=attempt.number) for table in EVENT_TABLES)
-    return sorted(seq for found in rows for seq in found.values_list("seq", flat=True))
-
-
-def assert_all_stored_once(attempt: Attempt) -> None:
-    attempt.refresh_from_db()
-    assert attempt.events == attempt.stored_seq
-    assert stored_numbers(attempt) == list(range(1, attempt.stored_seq + 1))
 
 
 def test_a_node_joins_with_credentials_of_its_own_and_says_what_it_is(lab: Lab) -> None:
