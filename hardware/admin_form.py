@@ -26,7 +26,7 @@ class NodeForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = ("name", "project", "kind", "chip", "labels", "usd_per_hour")
         help_texts = {
             "project": "A node without a project serves every project.",
-            "chip": "What a modelled node models. A measured one detects its own; name it if experiments choose by chip.",
+            "chip": "What a modelled node models. A measured one detects its own; name it to be chosen by chip.",
             "labels": 'By these experiments choose nodes: {"rack": "a"}.',
             "usd_per_hour": "US dollars for one hour of the whole node; empty where unknown.",
         }
