@@ -269,13 +269,22 @@ def test_a_slow_reader_is_told_what_was_dropped_and_can_ask_for_it(
     web: WebProcess, broker: redis.Redis, attempt: Attempt, token: str
 ) -> None:
     filler = b'{"kind":"log","wall_s":1,"level":"info","source":"x","message":"' + b"m" * 3000 + b'"}'
-    total = 12_000
-    # A reader that takes nothing from its connection: 36 MB don't fit the buffers in between.
-    with web.socket(f"/ws/runs/{attempt.run_id}", token=token, max_queue=1) as socket:
-        messages_until(socket, lambda message: message["type"] == "state")
-        for start in range(1, total + 1, 1000):
+    total = 12_003
+    path = f"/ws/runs/{attempt.run_id}"
+    with (
+        web.socket(path, token=token, max_queue=1, compression=None) as slow,
+        web.socket(path, token=token) as quick,
+    ):
+        messages = []
+        for seq in (1, 2, 3):
+            send(broker, attempt, filler, first=seq)
+            messages += messages_until(slow, reaches(f"1-{seq}"))
+        for start in range(4, total + 1, 1000):
             send_many(broker, attempt, filler, start, 1000)
-        messages = messages_until(socket, reaches(f"1-{total}"), within_s=60)
+        # When the quick one has the last event it was offered to both; 36 MB fit neither the slow one's queue nor
+        # the buffers of its connection.
+        messages_until(quick, reaches(f"1-{total}"), within_s=60)
+        messages += messages_until(slow, reaches(f"1-{total}"), within_s=60)
     dropped = [message for message in messages if message["type"] == "dropped"]
     seen = [int(event_id.split("-")[1]) for event_id in ids_in(messages)]
     assert dropped
