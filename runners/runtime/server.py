@@ -28,7 +28,7 @@ from runners.runtime.serving.engine_client import EngineClient
 from runners.runtime.serving.errors import unavailable
 from runners.runtime.serving.metrics import ServerMetrics
 from runners.runtime.serving.options import ServerOptions, parse_options
-from runners.runtime.serving.service import Service
+from runners.runtime.serving.service import ENGINE_LOADS, Service
 from runners.runtime.serving.steps import StepRing
 from runners.runtime.tokenizer import Tokenizer
 
@@ -138,7 +138,7 @@ class Server:
         service = self.service
         service.phase = "fetching the model"
         path = await asyncio.to_thread(fetch_model, self.options.model)
-        service.phase = "loading the engine"
+        service.phase = ENGINE_LOADS
         service.engine.start(self.options.engine_config(path))
         try:
             tokenizer = await asyncio.to_thread(Tokenizer.from_gguf, path)

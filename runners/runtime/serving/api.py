@@ -85,11 +85,11 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
 
 async def generate(request: web.Request, body: GenerationBody) -> web.StreamResponse:
     service = request.app[SERVICE]
-    request_id = request_id_of(request)
+    received_s, request_id = time.monotonic(), request_id_of(request)
     service.check_ready()
     service.check_model(body.model)
     answer = Answer("chat" if isinstance(body, ChatBody) else "completion", request_id, service.model)
-    streams, wake = await service.open_streams(body, request_id)
+    streams, wake = await service.open_streams(body, request_id, received_s)
     try:
         await wait_accepted(streams, wake)
         if body.stream:
@@ -168,7 +168,7 @@ async def health(request: web.Request) -> web.Response:
     service = request.app[SERVICE]
     body = {
         "status": "ok" if service.ready else "unavailable",
-        "phase": service.phase,
+        "phase": service.current_phase,
         "model": service.model,
     }
     return json_answer(body, 200 if service.ready else 503)

@@ -1,5 +1,4 @@
-"""The server's end of the engine process: starts it, sends commands, hands what comes back to the right
-request.
+"""The server's end of the engine process: starts it, sends commands, hands what comes back to its request.
 
 Two threads move the messages (the event loop never waits for the engine, nor the engine for the event loop
 beyond one write); all state is touched in the event loop alone.
@@ -46,8 +45,11 @@ log = logging.getLogger(__name__)
 
 
 class EngineClient:
-    """One engine process. `ready` resolves with its facts, `ended` with the reason it ended (empty: as
-    told)."""
+    """One engine process. `ready` resolves with its facts, `ended` with the reason it ended (empty: as told).
+
+    The engine knows each sequence by a key of ours that is never used again, so that a late answer about one never
+    reaches another to which its client gave the same id.
+    """
 
     def __init__(self, metrics: ServerMetrics, steps: StepRing, max_in_flight: int) -> None:
         self.phase = "starting the engine"
@@ -59,6 +61,8 @@ class EngineClient:
         self._metrics = metrics
         self._steps = steps
         self._streams: dict[str, SequenceStream] = {}
+        self._ids: set[str] = set()
+        self._num_submitted = 0
         self._commands: queue.SimpleQueue[Command | EngineConfig | None] = queue.SimpleQueue()
         self._stopping = False
         self._failure = ""
@@ -97,7 +101,7 @@ class EngineClient:
         """Hand a sequence to the engine. Raises ApiError: 503 when down or full, 409 for an id in flight."""
         if not self.alive:
             raise unavailable("the engine is not running", "engine_unavailable", retry_after_s=1)
-        if stream.request_id in self._streams:
+        if stream.request_id in self._ids:
             raise ApiError(409, f"a request with id {stream.request_id!r} is in flight", param="X-Request-Id")
         if len(self._streams) >= self.max_in_flight:
             raise unavailable(
@@ -105,16 +109,19 @@ class EngineClient:
                 "engine_overloaded",
                 retry_after_s=1,
             )
-        self._streams[stream.request_id] = stream
-        self._commands.put(Add(stream.request_id, stream.prompt_ids, params, priority))
+        self._num_submitted += 1
+        stream.key = f"{self._num_submitted}:{stream.request_id}"
+        self._streams[stream.key] = stream
+        self._ids.add(stream.request_id)
+        self._commands.put(Add(stream.key, stream.prompt_ids, params, priority))
 
     def release(self, stream: SequenceStream) -> None:
         """The response is over, for whatever reason: an unfinished sequence is aborted and its blocks
         freed."""
-        if self._streams.get(stream.request_id) is stream and not stream.closed:
+        if stream.key in self._streams and not stream.closed:
             stream.fail(unavailable("the request was aborted", "aborted"))
             self._metrics.finished("abort", time.monotonic() - stream.received_s)
-            self._commands.put(Abort(stream.request_id))
+            self._commands.put(Abort(stream.key))
 
     async def idle(self) -> None:
         """Until no sequence is in flight."""
@@ -126,12 +133,15 @@ class EngineClient:
             stream.fail(error)
 
     async def stop(self) -> None:
-        """End the process: at the end of its step, or by force after a grace."""
+        """End the process: at the end of its step, or by force after a grace. While it loads, at once: it does not
+        listen then, and holds nothing that matters."""
         self._stopping = True
         self._commands.put(Stop())
         self._commands.put(None)
         if self._process is None:
             return
+        if not self.ready.done():
+            self._process.kill()
         try:
             await asyncio.wait_for(asyncio.shield(self.ended), STOP_GRACE_S)
         except TimeoutError:
@@ -167,8 +177,8 @@ class EngineClient:
         match report:
             case Progress():
                 self._on_progress(report)
-            case Accepted(request_id):
-                if stream := self._streams.get(request_id):
+            case Accepted(key):
+                if stream := self._streams.get(key):
                     self._metrics.accepted(len(stream.prompt_ids))
                     stream.accept()
             case Rejected():
@@ -185,7 +195,7 @@ class EngineClient:
                 self._failure = message
 
     def _on_rejected(self, report: Rejected) -> None:
-        if stream := self._streams.pop(report.request_id, None):
+        if stream := self._forget(report.key):
             code = "context_length_exceeded" if report.field in {"prompt", "max_tokens"} else "invalid_value"
             param = stream.prompt_field if report.field == "prompt" else report.field
             stream.fail(ApiError(400, report.message, param=param, code=code))
@@ -195,10 +205,8 @@ class EngineClient:
         self._metrics.step(report.step)
         self._take_stats(report.stats)
         now_s = time.monotonic()
-        for request_id, token_id, reason, timing in report.tokens:
-            stream = self._streams.get(request_id)
-            if stream is None:
-                continue
+        for key, token_id, reason, timing in report.tokens:
+            stream = self._streams[key]
             self._metrics.token(stream.received_s, stream.last_token_s, now_s)
             stream.last_token_s = now_s
             was_stopping = stream.stopping
@@ -206,19 +214,24 @@ class EngineClient:
             if reason is not None:
                 self._close(stream, reason, timing)
             elif stream.stopping and not was_stopping:
-                self._commands.put(Abort(request_id))
+                self._commands.put(Abort(key))
 
     def _on_aborted(self, report: Aborted) -> None:
         self._take_stats(report.stats)
-        stream = self._streams.get(report.request_id)
-        if stream is not None:
+        if stream := self._streams.get(report.key):
             self._close(stream, "stop", report.timing)
 
     def _close(self, stream: SequenceStream, reason: str, timing: RequestTiming | None) -> None:
-        del self._streams[stream.request_id]
+        self._forget(stream.key)
         if not stream.closed:
             stream.finish(reason, timing)
             self._metrics.finished(stream.finish_reason or reason, time.monotonic() - stream.received_s)
+
+    def _forget(self, key: str) -> SequenceStream | None:
+        stream = self._streams.pop(key, None)
+        if stream is not None:
+            self._ids.remove(stream.request_id)
+        return stream
 
     def _take_stats(self, stats: EngineStats) -> None:
         self.stats = stats
@@ -228,6 +241,7 @@ class EngineClient:
         reason = "" if self._stopping else self._failure or f"the engine process ended with status {status}"
         self.fail_all(unavailable(reason or "the server is shutting down", "engine_unavailable"))
         self._streams.clear()
+        self._ids.clear()
         if reason and not self.ready.done():
             self.phase = "failed"
         self.ended.set_result(reason)

@@ -73,21 +73,21 @@ class EngineLoop:
             case Add():
                 self.connection.send(self.add(command))
             case Abort():
-                self.connection.send(self.abort(command.request_id))
+                self.connection.send(self.abort(command.key))
             case Stop():
                 self.stopping = True
 
     def add(self, command: Add) -> Report:
         try:
-            self.engine.add(command.request_id, command.prompt_ids, command.params, priority=command.priority)
+            self.engine.add(command.key, command.prompt_ids, command.params, priority=command.priority)
         except RequestRejected as error:
-            return Rejected(command.request_id, error.field, str(error))
-        return Accepted(command.request_id)
+            return Rejected(command.key, error.field, str(error))
+        return Accepted(command.key)
 
-    def abort(self, request_id: str) -> Report:
-        timing = self.engine.timing(request_id)
-        self.engine.abort(request_id)
-        return Aborted(request_id, timing, self.engine.stats())
+    def abort(self, key: str) -> Report:
+        timing = self.engine.timing(key)
+        self.engine.abort(key)
+        return Aborted(key, timing, self.engine.stats())
 
     def progress(self, output: StepOutput) -> Progress:
         tokens = tuple((t.request_id, t.token_id, t.finish_reason, t.timing) for t in output.tokens)

@@ -1,8 +1,7 @@
-"""What the server and the engine process say to each other; one object a step, so that a step costs one
-write.
+"""What the server and the engine process say to each other; one object a step, so that a step costs one write.
 
-Plain tuples where a step carries many of them. Both ends are the same program, so pickle is safe between
-them.
+`key` is a sequence's name between the two, unique for the life of the server. Plain tuples where a step carries many
+of them. Both ends are the same program, so pickle is safe between them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    request_id: str
+    key: str
     prompt_ids: tuple[int, ...]
     params: SamplingParams
     priority: int
@@ -40,7 +39,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    request_id: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +67,19 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    request_id: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    request_id: str
+    key: str
     field: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step: its figures in the order of `steps.FIELDS`; per token (request id, token id, finish reason,
+    """One step: its figures in the order of `steps.FIELDS`; per token (key, token id, finish reason,
     timing: only with a finish reason); and what the engine holds once finished sequences have let go."""
 
     step: tuple[float, ...]
@@ -92,7 +91,7 @@ class Progress:
 class Aborted:
     """The sequence holds no block any more. `timing` is null where the engine no longer knew the request."""
 
-    request_id: str
+    key: str
     timing: RequestTiming | None
     stats: EngineStats
 

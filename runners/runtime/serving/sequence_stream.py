@@ -8,7 +8,6 @@ time.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +32,7 @@ class SequenceStream:
     """Open → (stopping, when a stop string is complete) → finished or failed.
 
     `wake` is set at each change; the sequences of one HTTP request share it. `prompt_field` is what the client
-    calls the prompt, for errors.
+    calls the prompt, for errors. `key` names it to the engine, once it is there.
     """
 
     def __init__(
@@ -42,12 +41,14 @@ class SequenceStream:
         prompt_ids: tuple[int, ...],
         detokenizer: Detokenizer,
         wake: asyncio.Event,
+        received_s: float,
         prompt_field: str = "prompt",
     ) -> None:
         self.request_id = request_id
         self.prompt_field = prompt_field
         self.prompt_ids = prompt_ids
-        self.received_s = time.monotonic()
+        self.received_s = received_s
+        self.key = ""
         self.accepted = False
         self.error: ApiError | None = None
         self.finish_reason: str | None = None

@@ -1,5 +1,4 @@
-"""What the HTTP handlers serve from: the model's name, its tokenizer, its engine, and whether all of that is
-up."""
+"""What the HTTP handlers serve from: the model's name, its tokenizer, its engine, and whether all of that is up."""
 
 from __future__ import annotations
 
@@ -17,6 +16,8 @@ from runners.runtime.serving.protocol import ChatBody, CompletionBody, Generatio
 from runners.runtime.serving.sequence_stream import SequenceStream
 from runners.runtime.serving.steps import StepRing
 from runners.runtime.tokenizer import TextError, Tokenizer
+
+ENGINE_LOADS = "the engine loads"
 
 
 @dataclass
@@ -38,13 +39,18 @@ class Service:
     def ready(self) -> bool:
         return self.tokenizer is not None and self.facts is not None and self.engine.alive and not self.draining
 
+    @property
+    def current_phase(self) -> str:
+        """The phase for people: while the engine loads, in its own words."""
+        return self.engine.phase if self.phase == ENGINE_LOADS else self.phase
+
     def check_ready(self) -> tuple[Tokenizer, Ready]:
         if self.draining:
             raise unavailable("the server is shutting down", "shutting_down", retry_after_s=5)
         if self.engine.ended.done():
             raise unavailable(f"the engine has ended: {self.engine.ended.result()}", "engine_unavailable")
         if self.tokenizer is None or self.facts is None or not self.engine.alive:
-            raise unavailable(f"the model is not ready yet: {self.phase}", "loading", retry_after_s=1)
+            raise unavailable(f"the model is not ready yet: {self.current_phase}", "loading", retry_after_s=1)
         return self.tokenizer, self.facts
 
     def check_model(self, name: str) -> None:
@@ -56,9 +62,10 @@ class Service:
                 code="model_not_found",
             )
 
-    async def open_streams(self, body: GenerationBody, request_id: str) -> tuple[list[SequenceStream], asyncio.Event]:
-        """Tokenise in a thread and hand every prompt to the engine. Raises ApiError, and then nothing is left
-        there."""
+    async def open_streams(
+        self, body: GenerationBody, request_id: str, received_s: float
+    ) -> tuple[list[SequenceStream], asyncio.Event]:
+        """Tokenise in a thread and give every prompt to the engine. Raises ApiError, and leaves nothing there then."""
         tokenizer, facts = self.check_ready()
         prompts = await asyncio.to_thread(encode_prompts, tokenizer, body)
         wake = asyncio.Event()
@@ -67,7 +74,7 @@ class Service:
             for i, prompt in enumerate(prompts):
                 name = request_id if len(prompts) == 1 else f"{request_id}-{i}"
                 detokenizer = Detokenizer(tokenizer.token_bytes, body.stop, body.min_tokens)
-                stream = SequenceStream(name, prompt, detokenizer, wake, prompt_field(body))
+                stream = SequenceStream(name, prompt, detokenizer, wake, received_s, prompt_field(body))
                 max_tokens = max_tokens_of(body, len(prompt), facts.context_len)
                 params = body.sampling_params(max_tokens, self.stop_token_ids)
                 self.engine.submit(stream, params, body.priority)
@@ -109,12 +116,6 @@ def _encode(tokenizer: Tokenizer, body: GenerationBody) -> Iterator[Sequence[int
 
 def prompt_field(body: GenerationBody) -> str:
     return "messages" if isinstance(body, ChatBody) else "prompt"
-
-
-def known_ids(tokenizer: Tokenizer, ids: tuple[int, ...]) -> tuple[int, ...]:
-    if ids and max(ids) >= tokenizer.vocab_size:
-        raise bad_field("prompt", f"token id {max(ids)} is not in the vocabulary of {tokenizer.vocab_size}")
-    return ids
 
 
 def max_tokens_of(body: GenerationBody, prompt_len: int, context_len: int) -> int:

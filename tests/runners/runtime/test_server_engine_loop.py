@@ -79,8 +79,8 @@ def harness() -> Iterator[Harness]:
     assert not running.thread.is_alive()
 
 
-def add(request_id: str, prompt_len: int, max_tokens: int = 30) -> Add:
-    return Add(request_id, tuple(range(prompt_len)), SamplingParams(max_tokens=max_tokens), 0)
+def add(key: str, prompt_len: int, max_tokens: int = 30) -> Add:
+    return Add(key, tuple(range(prompt_len)), SamplingParams(max_tokens=max_tokens), 0)
 
 
 @pytest.mark.parametrize(("prompt_len", "steps_before"), [(30, 1), (4, 3)], ids=["in prefill", "in decode"])
@@ -122,15 +122,15 @@ def test_a_request_that_cannot_be_served_is_rejected_by_its_field_and_the_loop_g
     harness.send(add("a", 5000))
     rejected = harness.receive()
     assert isinstance(rejected, Rejected)
-    assert (rejected.request_id, rejected.field) == ("a", "prompt")
+    assert (rejected.key, rejected.field) == ("a", "prompt")
     harness.send(add("b", 3, max_tokens=1))
     assert harness.receive() == Accepted("b")
     harness.await_step()
     harness.end_step()
     progress = harness.receive()
     assert isinstance(progress, Progress)
-    ((request_id, _, reason, timing),) = progress.tokens
-    assert (request_id, reason) == ("b", "length")
+    ((key, _, reason, timing),) = progress.tokens
+    assert (key, reason) == ("b", "length")
     assert timing is not None
     assert progress.stats.kv_used_blocks == 0
 

@@ -92,6 +92,22 @@ def test_a_whole_answer_that_no_one_waits_for_is_aborted_too(server: ServerProce
     assert len(steps_after(server, before)) < 1500
 
 
+def test_an_id_can_be_used_again_after_its_client_hung_up(server: ServerProcess) -> None:
+    body = {"model": server.model, "prompt": "again", "temperature": 0, "max_tokens": 3, "ignore_eos": True}
+    whole = server.post("/v1/completions", body).json["choices"]
+    for length in range(1, 8):
+        connection = server.connect()
+        connection.request("POST", "/v1/completions", json.dumps(body | {"max_tokens": length}), {"X-Request-Id": "it"})
+        connection.close()
+        answer = wait_until(lambda: taken(server.post("/v1/completions", body, {"X-Request-Id": "it"})))
+        assert answer.json["choices"] == whole
+
+
+def taken(answer: Answer) -> Answer | None:
+    assert answer.status in (200, 409)
+    return answer if answer.status == 200 else None
+
+
 def test_a_client_that_does_not_read_stalls_no_one_and_loses_nothing(server: ServerProcess) -> None:
     expected = server.complete("slow reader", **LONG).json["choices"][0]["text"]
     slow = server.open_stream("slow reader", **LONG)
@@ -227,7 +243,7 @@ def test_health_says_how_far_loading_is(tiny_gguf: Path) -> None:
     finally:
         server.stop()
     assert seen[0][0] == 503
-    assert {phase for status, phase in seen if status == 503} & {"loading the engine", "loading weights"}
+    assert {phase for status, phase in seen if status == 503} & {"starting the engine", "loading weights"}
 
 
 @pytest.mark.parametrize(
@@ -262,6 +278,13 @@ def test_a_model_file_that_cannot_be_read_ends_the_server_with_the_reason(tmp_pa
     )
     assert done.returncode != 0
     assert "broken.gguf" in done.stderr
+
+
+def test_sigterm_while_the_engine_loads_ends_both(tiny_gguf: Path) -> None:
+    server = ServerProcess(tiny_gguf, wait=False)
+    (engine,) = wait_until(lambda: psutil.Process(server.process.pid).children())
+    assert server.stop() == 0
+    assert is_gone(engine.pid)
 
 
 def test_sigterm_in_a_fetch_leaves_no_process(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ TOKENS = [b"a", b"b", "é".encode()[:1], "é".encode()[1:], b"c", b"d"]
 
 
 def new_stream(stops: tuple[str, ...] = (), wake: asyncio.Event | None = None) -> SequenceStream:
-    return SequenceStream("r", (1,), Detokenizer(TOKENS.__getitem__, stops), wake or asyncio.Event())
+    return SequenceStream("r", (1,), Detokenizer(TOKENS.__getitem__, stops), wake or asyncio.Event(), 0.0)
 
 
 def test_what_a_client_has_not_taken_is_merged() -> None:
