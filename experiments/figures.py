@@ -37,7 +37,7 @@ def _layout(**more: Any) -> dict[str, Any]:
 
 def _line(name: str, hue: int, *, dashed: bool, **more: Any) -> go.Scatter:
     line = {"color": HUES[hue], "width": 1.6, "dash": "dash" if dashed else "solid"}
-    return go.Scatter(x=[], y=[], name=name, mode="lines", line=line, connectgaps=False, **more)
+    return go.Scatter(x=[], y=[], name=name, mode="lines+markers", marker={"size": 3}, line=line, **more)
 
 
 def _area(name: str, hue: int, group: str) -> go.Scatter:
@@ -68,9 +68,8 @@ def live_figures(*, modelled: bool) -> dict[str, dict[str, Any]]:
     }
 
 
-def timeline_figure(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Each request as one bar: waiting in the client and the queue, prefill, decode. Times on the run's clock, s."""
-    rows = [record for record in records if record.get("finished_s") is not None]
+def timeline_figure(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Each finished request as one bar: waiting (in the client and the queue), prefill, decode; run clock, s."""
     phases = {"waiting": (7, _waiting), "prefill": (1, _prefill), "decode": (0, _decode)}
     bars = []
     for name, (hue, span) in phases.items():

@@ -84,7 +84,9 @@ def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
     summary = run.summary or {}
     stored = summary.get("metrics", {})
     metrics = {name: stored[name] for name in NAMES if name in stored}
-    records = records_after("requests", run.pk, attempt.number, 0, TIMELINE_REQUESTS) if attempt else []
+    ended = attempt is not None and run.state in RUN_ENDED
+    records = records_after("requests", run.pk, attempt.number, 0, TIMELINE_REQUESTS) if attempt and ended else []
+    drawn = [record for record in records[:TIMELINE_REQUESTS] if record.get("finished_s") is not None]
     return {
         "summary": summary,
         "thresholds": THRESHOLDS,
@@ -98,7 +100,7 @@ def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
         "figures": [
             {"label": name_of(name), **metric} for name, metric in metrics.items() if not metric["percentiles"]
         ],
-        "timeline": timeline_figure(records[:TIMELINE_REQUESTS]) if run.state in RUN_ENDED and records else None,
+        "timeline": timeline_figure(drawn) if drawn else None,
         "timeline_cut": len(records) > TIMELINE_REQUESTS,
         "timeline_limit": TIMELINE_REQUESTS,
     }
