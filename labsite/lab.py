@@ -10,13 +10,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 from urllib.parse import urlsplit
 
 from labsite.first_start import LOCAL_NODES, LocalNode
@@ -40,6 +43,10 @@ class LabOptions:
     json_file: Path | None = None
 
 
+class Interrupted(Exception):
+    """The lab was told to stop while it was still starting."""
+
+
 class Lab:
     """`run` returns the exit status once everything has ended."""
 
@@ -48,14 +55,14 @@ class Lab:
         self._options = options
         self._stopping = threading.Event()
         self._started_at = time.monotonic()
+        self._terminal: TextIO | None = sys.stdout
         self._supervisor = Supervisor(say=self._say)
 
     def run(self) -> int:
         """Raises CannotStart or StartFailed, with nothing left running."""
         with lock_home(self._home):
             self._port = free_port(self._options.host, self._options.port)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, self._on_signal)
+            self._listen_to_signals()
             become_subreaper()
             self._say(f"lab on {self._home}")
             self._end_leftovers()
@@ -64,6 +71,8 @@ class Lab:
             try:
                 self._start(services)
                 return self._keep()
+            except Interrupted:
+                return 1
             finally:
                 self._say("stopping")
                 self._supervisor.stop()
@@ -81,25 +90,20 @@ class Lab:
         self._env = self._environment(services)
         self._prepare()
         for name, command in self._control_plane().items():
-            self._add(name, command, self._env)
+            self._supervisor.add(Child(name, partial(list, command), self._env, self._log(name), cwd=REPOSITORY))
         self._wait_for_web()
         node_env = {key: value for key, value in self._env.items() if key not in NODE_SECRETS}
         for node in LOCAL_NODES:
+            log = self._log(f"node-{node.name}")
+            join_or_run = partial(self._node_command, node)
             self._supervisor.add(
-                Child(
-                    f"node {node.name}",
-                    lambda node=node: self._node_command(node),  # type: ignore[misc]
-                    node_env,
-                    self._log(f"node-{node.name}"),
-                    cwd=REPOSITORY,
-                    leaves_first=True,
-                )
+                Child(f"node {node.name}", join_or_run, node_env, log, cwd=REPOSITORY, leaves_first=True)
             )
         self._say(f"ready at {self.url} after {time.monotonic() - self._started_at:.1f} s")
 
     def _keep(self) -> int:
         """The loop: until a signal, or the end of the demonstration where that ends the lab."""
-        demo = self._spawn_demo() if self._options.demo and not self._stopping.is_set() else None
+        demo = self._spawn_demo() if self._options.demo else None
         while not self._stopping.wait(TICK_S):
             self._supervisor.tick()
             if demo is not None and demo.poll() is not None:
@@ -111,17 +115,18 @@ class Lab:
         return 1 if demo is not None and self._options.exit_after_demo else 0
 
     def _environment(self, services: Services) -> dict[str, str]:
+        own_hosts = allowed_hosts(self._options.host)
         environment = {
             **os.environ,
             **services.urls,
             "DJANGO_SETTINGS_MODULE": "labsite.settings",
             "LAB_HOME": str(self._home),
-            "LAB_URL": self.url,
+            "LAB_URL": os.environ.get("LAB_URL") or self.url,
+            "ALLOWED_HOSTS": ",".join(filter(None, (os.environ.get("ALLOWED_HOSTS"), own_hosts))),
             "LAB_PROCESS": "1",
             "PYTHONUNBUFFERED": "1",
             MARK: str(self._home),
         }
-        environment.setdefault("ALLOWED_HOSTS", allowed_hosts(self._options.host))
         broker = urlsplit(services.urls["REDIS_URL"])
         if broker.hostname in ("127.0.0.1", "localhost") and "LAB_BROKER_PUBLIC_URL" not in environment:
             environment["LAB_BROKER_PUBLIC_URL"] = f"redis://{reachable_host(self._options.host)}:{broker.port}/0"
@@ -161,27 +166,31 @@ class Lab:
         """Migrations, chip catalog, first-start data: in a process of its own, since here Django has no database."""
         log = self._log("prepare")
         command = [sys.executable, str(REPOSITORY / "manage.py"), "prepare"]
-        with log.open("ab") as errors:
-            result = subprocess.run(
-                command,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                cwd=REPOSITORY,
+        with log.open("ab") as errors, tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(
+                command, env=self._env, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, cwd=REPOSITORY
             )
-        if result.returncode != 0:
+            while process.poll() is None:
+                self._pause()
+            output.seek(0)
+            lines = output.read().splitlines()
+        if process.returncode != 0:
             raise StartFailed(f"the database could not be prepared: {last_lines(log)} (see {log})")
-        for line in result.stdout.splitlines():
+        for line in lines:
             self._say(line)
 
     def _wait_for_web(self) -> None:
         deadline = time.monotonic() + FIRST_PAGE_S
-        while not self._stopping.wait(TICK_S) and not self._web_answers():
+        while not self._web_answers():
+            self._pause()
             self._supervisor.tick()
             if time.monotonic() > deadline:
                 raise StartFailed(f"the web server does not answer: {last_lines(self._log('web'), 1)}")
+
+    def _pause(self) -> None:
+        """One tick's wait while starting. Raises Interrupted."""
+        if self._stopping.wait(TICK_S):
+            raise Interrupted
 
     def _web_answers(self) -> bool:
         try:
@@ -205,16 +214,25 @@ class Lab:
             end_processes(left, 5.0)
             self._say(f"ended {len(left)} processes that a killed lab had left ({names})")
 
-    def _add(self, name: str, command: list[str], env: dict[str, str]) -> None:
-        self._supervisor.add(Child(name, lambda: command, env, self._log(name), cwd=REPOSITORY))
-
     def _log(self, name: str) -> Path:
         directory = self._home / "logs"
         directory.mkdir(exist_ok=True)
         return directory / f"{name}.log"
 
     def _say(self, line: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+        if self._terminal is None:
+            return
+        try:
+            print(f"{time.strftime('%H:%M:%S')} {line}", file=self._terminal, flush=True)
+        except OSError:
+            # Whoever read our words is gone; that must not keep us from ending our processes.
+            self._terminal = None
+
+    def _listen_to_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # ignored under nohup
+            signal.signal(signal.SIGHUP, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stopping.set()

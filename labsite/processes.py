@@ -122,13 +122,21 @@ def service_user() -> SystemUser | None:
     try:
         entry = pwd.getpwnam(SYSTEM_USER)
     except KeyError:
-        subprocess.run(
-            ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent",
-             "--shell", "/usr/sbin/nologin", SYSTEM_USER],
-            check=True, capture_output=True,
-        )  # fmt: skip
+        _add_system_user()
         entry = pwd.getpwnam(SYSTEM_USER)
     return SystemUser(entry.pw_name, entry.pw_uid, entry.pw_gid)
+
+
+def _add_system_user() -> None:
+    command = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
+    try:
+        subprocess.run([*command, SYSTEM_USER], check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        why = getattr(error, "stderr", None) or error
+        raise StartFailed(
+            f"PostgreSQL refuses to run as root, and no system user {SYSTEM_USER} could be made for it ({why}); "
+            "run the lab as another user, or set DATABASE_URL"
+        ) from error
 
 
 def command_prefix(user: SystemUser | None, needed: Iterable[Path]) -> list[str]:

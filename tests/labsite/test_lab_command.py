@@ -41,16 +41,20 @@ Start = Callable[..., "RunningLab"]
 class RunningLab:
     """A lab in a process of its own; what it prints is in `output`."""
 
-    def __init__(self, home: Path, *arguments: str) -> None:
+    def __init__(self, home: Path, *arguments: str, through_pipe: bool = False) -> None:
         self.home = home
         self._log = home.parent / f"lab-{len(list(home.parent.glob('lab-*.log')))}.log"
         # A lab of its own starts its own servers, whatever the tests themselves stand on.
         env = {key: value for key, value in os.environ.items() if key not in ("DATABASE_URL", "REDIS_URL")}
-        with self._log.open("wb") as output:
+        command = [sys.executable, str(REPOSITORY / "manage.py"), "lab", "--port", "0", *arguments]
+        with self._log.open("wb") as log:
             self.process = psutil.Popen(
-                [sys.executable, str(REPOSITORY / "manage.py"), "lab", "--port", "0", *arguments],
-                stdout=output, stderr=subprocess.STDOUT, env={**env, "LAB_HOME": str(home)}, cwd=home.parent,
-            )  # fmt: skip
+                command,
+                stdout=subprocess.PIPE if through_pipe else log,
+                stderr=subprocess.STDOUT,
+                env={**env, "LAB_HOME": str(home)},
+                cwd=home.parent,
+            )
 
     @property
     def output(self) -> str:
@@ -189,6 +193,27 @@ def test_options_of_the_demonstration_are_refused_without_it(start_lab: Start):
     lab = start_lab("--exit")
     assert lab.process.wait(60) == 1
     assert "--exit and --json go with --demo" in lab.output
+
+
+def test_a_lab_that_is_told_to_stop_while_it_starts_leaves_nothing(start_lab: Start):
+    lab = start_lab()
+    lab.wait_for("postgres started")
+    assert lab.end() == 1
+    assert leftovers(lab.home) == []
+    assert servers_on(lab.home) == []
+
+
+def test_a_lab_whose_reader_has_gone_still_ends_everything(tmp_path: Path):
+    home = tmp_path / "home"
+    lab = RunningLab(home, through_pipe=True)
+    assert lab.process.stdout
+    line = b""
+    while b"ready at" not in line:
+        line = lab.process.stdout.readline()
+        assert line, "the lab ended"
+    lab.process.stdout.close()
+    assert lab.end() == 0
+    assert leftovers(home) == [] and servers_on(home) == []
 
 
 def lives(pid: int) -> bool:
