@@ -98,6 +98,7 @@ class Supervisor:
                 continue
             if watch.restart_at is None:
                 how = item.how_it_ended() if isinstance(item, Child) else "ended"
+                self._end_rest_of(item)
                 self._plan_restart(item.name, watch, how)
             elif time.monotonic() >= watch.restart_at:
                 self._start(item)
@@ -135,6 +136,11 @@ class Supervisor:
         watch.restart_at = now + wait_s
         self.say(f"{name} {how}; restart in {wait_s:.0f} s")
 
+    def _end_rest_of(self, item: Server | Child) -> None:
+        """What a dead child left running (the control worker's beat, say) must not run beside the next one's."""
+        if isinstance(item, Child) and item.process is not None:
+            end_processes([one for one in self._descendants() if _session_of(one) == item.process.pid], 0)
+
     def _descendants(self) -> list[psutil.Process]:
         """All processes below us, those of the servers left out."""
         servers = {server.process.pid for server in self.servers if server.process}
@@ -156,6 +162,13 @@ class Supervisor:
             if ended is None or ended.si_pid in known:
                 return
             os.waitpid(ended.si_pid, 0)
+
+
+def _session_of(process: psutil.Process) -> int | None:
+    try:
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return None
 
 
 def _children_of(process: psutil.Process) -> list[psutil.Process]:

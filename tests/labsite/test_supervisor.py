@@ -19,6 +19,11 @@ SLEEPER = "import time; time.sleep(600)"
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 )
+# A child whose own child stays in its session and outlives it.
+FORK = (
+    "import subprocess, sys;"
+    f"p = subprocess.Popen([sys.executable, '-c', {SLEEPER!r}]); print(p.pid, flush=True)"
+)
 # A child whose own child leaves its session and outlives it.
 DOUBLE_FORK = (
     "import subprocess, sys;"
@@ -67,6 +72,15 @@ def test_the_line_shows_the_last_words_and_where_the_log_is(supervisor, lines, t
     tick_until(supervisor, lambda: bool(lines))
     assert "ended with status 1: no such thing" in lines[0]
     assert str(tmp_path / "worker.log") in lines[0]
+
+
+def test_what_a_dead_child_left_running_is_ended_before_the_next_one_starts(supervisor, tmp_path):
+    forker = child(tmp_path, FORK, "forker")
+    supervisor.add(forker)
+    first = forker.process
+    tick_until(supervisor, lambda: forker.process is not first)
+    left = int(forker.log.read_text().split()[0])
+    assert not psutil.pid_exists(left)
 
 
 def test_the_pause_before_a_restart_grows(supervisor, lines, tmp_path):
