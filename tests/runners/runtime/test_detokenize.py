@@ -61,9 +61,7 @@ def test_a_character_comes_out_with_its_last_byte_and_no_later(data: st.DataObje
 
 
 @given(st.data(), small_texts, st.text(alphabet="abé漢🙂", min_size=1, max_size=5))
-def test_text_ends_before_the_first_occurrence_of_one_stop_string(
-    data: st.DataObject, text: str, stop: str
-) -> None:
+def test_text_ends_before_the_first_occurrence_of_one_stop_string(data: st.DataObject, text: str, stop: str) -> None:
     assert "".join(run(data.draw(cuts(text.encode())), [stop])) == text.split(stop)[0]
 
 
