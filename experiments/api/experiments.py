@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from django.http import HttpRequest
-from ninja import Header, Query, Router
+from ninja import Header, Query, Router, Status
 from ninja.responses import codes_4xx
 
 from experiments import selectors, services
@@ -44,13 +44,13 @@ def submit(
     request: HttpRequest,
     project: ProjectSlug = None,
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)] = None,
-) -> tuple[int, ExperimentOut]:
+) -> Status[ExperimentOut]:
     user = person(request)
     space = selectors.get_project(user, project)
     document = read_document(request)
     earlier = services.find_submission(user, space, document, idempotency_key)
     experiment = earlier or services.submit_experiment(user, space, document, idempotency_key)
-    return (200 if earlier else 201), _experiment(user, experiment.id)
+    return Status(200 if earlier else 201, _experiment(user, experiment.id))
 
 
 @router.post(

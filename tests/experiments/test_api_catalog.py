@@ -1,0 +1,81 @@
+"""GET /api/v1/nodes, /chips and /models."""
+
+from __future__ import annotations
+
+import pytest
+from api_client import Caller, assert_people_only, member, refused
+from control_plane import ready_node, submit, team
+
+from experiments.models import Run
+from experiments.services import place_runs
+from hardware.services import load_catalog
+from labsite.accounts.models import Project, Role
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def project() -> Project:
+    load_catalog()
+    return team()
+
+
+@pytest.fixture
+def caller(project: Project) -> Caller:
+    return member(project, Role.VIEWER)
+
+
+@pytest.mark.parametrize("path", ["/nodes", "/nodes/x", "/chips", "/chips/h100-sxm", "/models"])
+def test_only_people_with_a_token_may(path: str) -> None:
+    assert_people_only("GET", path)
+
+
+def test_nodes_are_those_of_ones_projects_and_of_all(caller: Caller, project: Project) -> None:
+    ready_node("own", project=project)
+    ready_node("open")
+    ready_node("foreign", project=team())
+    assert [node["slug"] for node in caller.get("/nodes").json()] == ["open", "own"]
+    assert caller.get("/nodes/own").json()["project"] == project.slug
+    refused(caller.get("/nodes/foreign"), 404)
+    refused(caller.get("/nodes/nowhere"), 404)
+
+
+def test_a_node_tells_what_it_is_and_does(caller: Caller, project: Project) -> None:
+    node = ready_node("busy", kind="modelled", chip_id="h100-sxm", labels={"rack": "a1"}, usd_per_hour=2.5)
+    submit(project)
+    place_runs()
+    found = caller.get("/nodes/busy").json()
+    assert (found["kind"], found["chip"], found["usd_per_hour"]) == ("modelled", "h100-sxm", 2.5)
+    assert found["labels"] == {"rack": "a1", "kind": "modelled", "chip": "h100-sxm", "name": node.slug}
+    assert found["current_run"] == Run.objects.get(state="assigned").id
+
+
+def test_another_projects_run_on_an_open_node_stays_hidden(caller: Caller) -> None:
+    ready_node("open")
+    submit(team())
+    place_runs()
+    assert Run.objects.filter(state="assigned").exists()
+    assert caller.get("/nodes/open").json()["current_run"] is None
+
+
+def test_a_nodes_secrets_are_not_told(caller: Caller) -> None:
+    ready_node("open")
+    assert not {"api_digest", "broker_digest", "broker_username"} & set(caller.get("/nodes/open").json())
+
+
+def test_chips_come_with_their_figures_and_sources(caller: Caller) -> None:
+    listed = caller.get("/chips").json()
+    assert "h100-sxm" in [chip["chip_id"] for chip in listed]
+    chip = caller.get("/chips/h100-sxm").json()
+    assert chip["record"]["memory"]["bandwidth_bytes_per_s"] > 0
+    assert chip["record"]["sources"]
+    refused(caller.get("/chips/abacus"), 404)
+
+
+def test_models_come_with_their_licence_and_where_they_are_held(caller: Caller) -> None:
+    node = ready_node("holder")
+    node.models_held = [{"name": "smollm2-135m-instruct", "sha256": "0" * 64}]
+    node.save()
+    model = next(one for one in caller.get("/models").json() if one["name"] == "smollm2-135m-instruct")
+    assert (model["licence"], model["nodes"]) == ("Apache-2.0", ["holder"])
+    assert model["shape"]["layers"] == 30
