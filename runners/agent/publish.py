@@ -85,20 +85,24 @@ class Publisher:
             return 0
 
     def _send(self, key: AttemptKey, course: Course) -> int:
-        room = self._quota - (course.sent - course.stored)
-        events = course.reader.read(min(BATCH_EVENTS, room), BATCH_BYTES) if room > 0 else []
-        first_seq = course.reader.next_seq - len(events)
+        events = self._read(course)
         if not events and time.monotonic() - course.checked_s < CHECK_S:
             return 0
         resume = self._resume_after(key, course) + 1
         if course.stale:
             return 0
-        if resume != first_seq:
+        if resume != course.reader.next_seq - len(events):
             course.reader.rewind(resume)
-            return 0
+            events = self._read(course)
         if events:
+            first_seq = course.reader.next_seq - len(events)
             self._broker.add(self._stream_key(key.run_id), key.attempt, first_seq, events)
         return len(events)
+
+    def _read(self, course: Course) -> list[bytes]:
+        """The next events that the quota leaves room for."""
+        room = self._quota - (course.sent - course.stored)
+        return course.reader.read(min(BATCH_EVENTS, room), BATCH_BYTES) if room > 0 else []
 
     def _resume_after(self, key: AttemptKey, course: Course) -> int:
         """The last event that need not be sent: it is in the stream, or stored already."""

@@ -1,8 +1,9 @@
 """The Celery worker, a child of the agent: it takes messages from the node's queue and hands claimed runs over.
 
 Agent and worker share a socket pair: the worker sends one JSON line for a run, `{"run_id", "attempt", "spec"}` (or
-`"error"` and `"retry"` where its claim was not answered), and waits for `{"run_id", "attempt", "ended": true}`. The worker ends when that socket closes, and is started again, with
-growing pauses, when it ends by itself: a run under way goes on without it.
+`"error"` and `"retry"` where its claim was not answered), and waits for `{"run_id", "attempt", "ended": true}`. The
+worker ends when that socket closes, and is started again, with growing pauses, when it ends by itself: a run under
+way goes on without it.
 """
 
 from __future__ import annotations

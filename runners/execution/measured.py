@@ -79,11 +79,11 @@ class Load:
             polling = asyncio.create_task(self._poll(http))
             try:
                 await self._read_client()
+                await _cancel(polling)
+                await self._poll_once(http)
             finally:
-                polling.cancel()
-                await asyncio.wait({polling})
-            await self._poll_once(http)
-        self._journal.add_all(self._merger.finish())
+                await _cancel(polling)
+                self._journal.add_all(self._merger.finish())
         facts.update(self._watch.stop())
         facts["steps_dropped"] = self._dropped
         return self._report(facts)
@@ -168,6 +168,11 @@ class Load:
             client=client,
             facts=facts,
         )
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def _fetch_model(model: ModelRef, models_dir: Path, say: Callable[[str], None]) -> Path:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from running_lab import MODEL, Lab, WaitFor
-
-from runners import models
+from running_lab import Lab, WaitFor
 
 
 @pytest.fixture(scope="session")
@@ -42,9 +40,3 @@ def lab(process_env: dict[str, str], tmp_path: Path, wait_for: WaitFor) -> Itera
         for child in started:
             if child.is_running():
                 child.kill()
-
-
-@pytest.fixture(scope="session")
-def sample_model() -> Path:
-    """The sample model's file, fetched into the lab's home where it is absent."""
-    return models.fetch(MODEL)
