@@ -28,7 +28,7 @@ _SMALLEST_PRODUCT = 16**3
 
 def use_bf16_products() -> None:
     """Let float32 matmuls of this process round their operands to bf16 where the chip has the instruction."""
-    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]
 
 
 class KVCache:
@@ -40,9 +40,9 @@ class KVCache:
     def __init__(self, config: ModelConfig, num_blocks: int, block_size: int) -> None:
         self.num_blocks, self.block_size = num_blocks, block_size
         heads, dim = config.num_kv_heads, config.head_dim
-        kwargs = {"dtype": torch.bfloat16}
-        self._keys = [torch.zeros(heads, num_blocks, dim, block_size, **kwargs) for _ in range(config.num_layers)]
-        self._values = [torch.zeros(heads, num_blocks, block_size, dim, **kwargs) for _ in range(config.num_layers)]
+        layers = range(config.num_layers)
+        self._keys = [_bf16_zeros(heads, num_blocks, dim, block_size) for _ in layers]
+        self._values = [_bf16_zeros(heads, num_blocks, block_size, dim) for _ in layers]
 
     def write(self, layer: int, slots: Slots, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Store keys and values (rows, num_kv_heads, head_dim) of the rows at their slots."""
@@ -60,6 +60,10 @@ class KVCache:
         whole = torch.empty(batch_heads, keys.shape[2], num_blocks, self.block_size)
         whole.copy_(keys.transpose(1, 2))
         return whole.flatten(2), values.to(torch.float32).view(batch_heads, num_blocks * self.block_size, -1)
+
+
+def _bf16_zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape, dtype=torch.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence as Seq
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import psutil
@@ -18,15 +18,13 @@ import torch
 from runners.runtime.attention import AttentionPlanner, KVCache, Slots, use_bf16_products
 from runners.runtime.executor import ScheduledSequence, StepResult
 from runners.runtime.kernels.interface import KernelSet
-from runners.runtime.kernels.onednn import OneDnnBf16, OneDnnInt8
+from runners.runtime.kernels.selfcheck import Choice, Weights, choose_kernels, is_batch_invariant
 from runners.runtime.loader import ModelConfig, load_model
 from runners.runtime.models.llama import Llama, StepInput
 from runners.runtime.sampler import sample
 
 KV_MEMORY_SHARE = 0.1
 """Part of the available memory that the KV cache takes when its size is not given."""
-
-Weights = Literal["bf16", "int8"]
 
 
 class TorchExecutor:
@@ -38,6 +36,8 @@ class TorchExecutor:
         self.num_blocks, self.block_size, self.max_model_len = num_blocks, block_size, max_model_len
         self.config: ModelConfig = model.config
         self._model, self._kernels = model, kernels
+        with torch.inference_mode():
+            self._batch_invariant = is_batch_invariant(kernels)
         self._cache = KVCache(model.config, num_blocks, block_size)
         self._planner = AttentionPlanner(model.config, num_blocks, block_size)
 
@@ -47,18 +47,23 @@ class TorchExecutor:
     def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
         """Run one step. Writes KV of every scheduled token; samples where asked."""
         start = self.now()
-        ordered = sorted(batch, key=lambda item: len(item.token_ids) != 1)
-        with torch.inference_mode():
-            logits = self._model.forward(self._prepare(ordered), self._cache)
-            sampled = [item for item in ordered if item.sample]
-            ids = sample(logits, [item.params for item in sampled], [item.num_output_tokens for item in sampled])
+        logits = self.logits(batch)
+        sampled = [item for item in _by_length(batch) if item.sample]
+        ids = sample(logits, [item.params for item in sampled], [item.num_output_tokens for item in sampled])
         tokens = {item.request_id: token for item, token in zip(sampled, ids, strict=True)}
         return StepResult(tokens, self.now() - start)
+
+    def logits(self, batch: tuple[ScheduledSequence, ...]) -> torch.Tensor:
+        """Logits (sampled sequences, vocab_size), float32, single tokens first, else in the batch's order."""
+        with torch.inference_mode():
+            return self._model.forward(self._prepare(_by_length(batch)), self._cache)
 
     def facts(self) -> dict[str, Any]:
         """Provenance of a run on this executor."""
         return {
+            "weights": self._kernels.weights,
             "kernels": self._kernels.name,
+            "batch_invariant": self._batch_invariant,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "num_blocks": self.num_blocks,
@@ -88,6 +93,11 @@ class TorchExecutor:
         return held[np.arange(item.start, stop) // self.block_size - first]
 
 
+def _by_length(batch: tuple[ScheduledSequence, ...]) -> list[ScheduledSequence]:
+    """Single tokens first, as the attention planner wants them."""
+    return sorted(batch, key=lambda item: len(item.token_ids) != 1)
+
+
 def build(
     model_path: Path | str,
     *,
@@ -96,22 +106,24 @@ def build(
     num_blocks: int | None = None,
     max_model_len: int | None = None,
     threads: int | None = None,
+    kernels: Choice = "auto",
 ) -> TorchExecutor:
     """Load a GGUF model and make it ready to run. `num_blocks` None takes KV_MEMORY_SHARE of the free memory.
 
-    Sets the process's torch threads. Raises ModelFileError for a file that can't be used.
+    Sets the process's torch threads. Raises ModelFileError for a file that can't be used, KernelsUnavailable for
+    native kernels that are wrong on this chip.
     """
     if threads is not None:
         torch.set_num_threads(threads)
     use_bf16_products()
     config, model_weights = load_model(model_path)
     length = min(max_model_len or config.max_model_len, config.max_model_len)
-    kernels: KernelSet = OneDnnInt8() if weights == "int8" else OneDnnBf16()
     with torch.inference_mode():
-        model = Llama(config, model_weights, kernels, length)
+        kernel_set = choose_kernels(weights, kernels)
+        model = Llama(config, model_weights, kernel_set, length)
     if num_blocks is None:
         num_blocks = _blocks_in_memory(config, block_size)
-    return TorchExecutor(model, kernels, num_blocks=num_blocks, block_size=block_size, max_model_len=length)
+    return TorchExecutor(model, kernel_set, num_blocks=num_blocks, block_size=block_size, max_model_len=length)
 
 
 def _blocks_in_memory(config: ModelConfig, block_size: int) -> int:

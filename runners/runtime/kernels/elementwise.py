@@ -25,7 +25,7 @@ def rope_table(head_dim: int, theta: float, max_positions: int) -> torch.Tensor:
 
 def apply_rope_(x: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     """Rotate neighbouring pairs of x (rows, heads, head_dim), float32, in place; `turns` (rows, 1, head_dim / 2)."""
-    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
     for block in row_blocks(x.shape[0], pairs.shape[1] * pairs.shape[2]):
         pairs[block].mul_(turns[block])
     return x

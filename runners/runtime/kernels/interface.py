@@ -32,9 +32,10 @@ class GatedFFN(Protocol):
 
 
 class KernelSet(Protocol):
-    """Makes the layers of one precision on one chip. `name` goes into a run's facts."""
+    """Makes the layers of one precision on one chip. `name` and `weights` go into a run's facts."""
 
     name: str
+    weights: str
     hidden_dtype: torch.dtype
 
     def linear(self, weight: torch.Tensor) -> Linear: ...

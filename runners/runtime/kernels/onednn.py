@@ -95,6 +95,7 @@ class PackedInt8Linear:
 
 class OneDnnBf16:
     name = "oneDNN bf16, prepacked"
+    weights = "bf16"
     hidden_dtype = torch.bfloat16
 
     def linear(self, weight: torch.Tensor) -> Linear:
@@ -106,6 +107,7 @@ class OneDnnBf16:
 
 class OneDnnInt8:
     name = "oneDNN int8 (W8A8)"
+    weights = "int8"
     hidden_dtype = torch.float32
 
     def linear(self, weight: torch.Tensor) -> Linear:

@@ -59,6 +59,7 @@ class PlainGatedFFN:
 
 class PortableBf16:
     name = "torch bf16"
+    weights = "bf16"
     hidden_dtype = torch.bfloat16
 
     def linear(self, weight: torch.Tensor) -> Linear:
@@ -70,6 +71,7 @@ class PortableBf16:
 
 class PortableInt8:
     name = "torch int8 (W8A8)"
+    weights = "int8"
     hidden_dtype = torch.float32
 
     def linear(self, weight: torch.Tensor) -> Linear:

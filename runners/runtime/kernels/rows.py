@@ -16,7 +16,7 @@ _GRAIN = 32768
 
 
 def row_blocks(num_rows: int, row_elements: int) -> Iterator[slice]:
-    """Slices over rows 0 … num_rows - 1: each either small enough for one thread, or an equal share of rows for each."""
+    """Slices over all rows: each is small enough for one thread, or gives every thread the same number of rows."""
     single = max((_GRAIN - 1) // row_elements, 1)
     if num_rows <= single:
         yield slice(0, num_rows)

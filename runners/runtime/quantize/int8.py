@@ -8,6 +8,6 @@ _SMALLEST_SCALE = 1e-30
 
 
 def quantize_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(q, scale) with x ≈ q · scale: q int8 in -127 … 127 like x, scale float32 (rows, 1). A row of zeros stays zero."""
+    """(q, scale) with x ≈ q · scale: q int8 in -127 … 127 like x, scale float32 (rows, 1). Zeros stay zeros."""
     scale = x.abs().amax(dim=-1, keepdim=True).div_(127.0).clamp_min_(_SMALLEST_SCALE)
     return (x / scale).round_().to(torch.int8), scale

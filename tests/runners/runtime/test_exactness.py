@@ -1,0 +1,147 @@
+"""Greedy output is the same token for token under any batch mix, chunk size, preemption and prefix hit.
+
+The reference is a plain forward without cache: for every token the whole text so far, alone, in one piece.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny_model import TinyModel, write_tiny_model
+
+from runners.runtime.engine import Engine, SchedulerConfig
+from runners.runtime.executor import ScheduledSequence
+from runners.runtime.sequence import SamplingParams
+from runners.runtime.torch_executor import TorchExecutor, build
+
+BLOCK_SIZE = 16
+MAX_LEN = 1024
+PRECISIONS = ("bf16", "int8")
+SLOW_EXAMPLES = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf", TinyModel(num_layers=3))
+
+
+@pytest.fixture(scope="module", params=PRECISIONS)
+def executor(request: pytest.FixtureRequest, tiny: Path) -> TorchExecutor:
+    return build(tiny, weights=request.param, block_size=BLOCK_SIZE, num_blocks=256, max_model_len=MAX_LEN, threads=1)
+
+
+def chunk(name: str, tokens: tuple[int, ...], start: int, table: tuple[int, ...]) -> ScheduledSequence:
+    return ScheduledSequence(name, tokens, start, table, True, SamplingParams(), 0)
+
+
+def plain_logits(executor: TorchExecutor, tokens: tuple[int, ...]) -> torch.Tensor:
+    """Logits after a text, computed alone and in one piece on the last blocks of the pool."""
+    held = -(-len(tokens) // BLOCK_SIZE)
+    table = tuple(range(executor.num_blocks - held, executor.num_blocks))
+    return executor.logits((chunk("plain", tokens, 0, table),))[0]
+
+
+def plain_tokens(executor: TorchExecutor, prompt: tuple[int, ...], count: int) -> tuple[int, ...]:
+    text = prompt
+    for _ in range(count):
+        text += (int(plain_logits(executor, text).argmax()),)
+    return text[len(prompt) :]
+
+
+def run_engine(engine: Engine) -> dict[str, tuple[int, ...]]:
+    outputs: dict[str, tuple[int, ...]] = {}
+    while engine.has_work:
+        step = engine.step()
+        for token in step.tokens if step else ():
+            outputs[token.request_id] = (*outputs.get(token.request_id, ()), token.token_id)
+    return outputs
+
+
+texts = st.lists(st.integers(3, 269), min_size=1, max_size=90).map(tuple)
+
+
+@SLOW_EXAMPLES
+@given(
+    data=st.data(),
+    prompts=st.lists(texts, min_size=1, max_size=5),
+    budget=st.integers(4, 120),
+    num_seqs=st.integers(1, 5),
+    num_blocks=st.integers(9, 40),
+    prefix_cache=st.booleans(),
+)
+def test_any_schedule_gives_the_plain_tokens(
+    executor: TorchExecutor,
+    data: st.DataObject,
+    prompts: list[tuple[int, ...]],
+    budget: int,
+    num_seqs: int,
+    num_blocks: int,
+    prefix_cache: bool,
+) -> None:
+    shared = data.draw(texts)
+    prompts = [shared[: data.draw(st.integers(0, len(shared)))] + prompt for prompt in prompts]
+    prompts = [prompt[: num_blocks * BLOCK_SIZE - 14] for prompt in prompts]
+    config = SchedulerConfig(
+        max_num_seqs=num_seqs,
+        max_num_batched_tokens=max(budget, num_seqs),
+        prefix_cache=prefix_cache,
+        chunked_prefill=True,
+    )
+    engine = Engine(LimitedPool(executor, num_blocks), config)
+    for index, prompt in enumerate(prompts):
+        engine.add(str(index), prompt, SamplingParams(max_tokens=12, ignore_eos=True))
+        if data.draw(st.booleans()):
+            engine.step()
+    # Steps taken between the adds have given tokens too, so the comparison is on the sequences' ends.
+    outputs = run_engine(engine)
+    for index, prompt in enumerate(prompts):
+        plain = plain_tokens(executor, prompt, 12)
+        got = outputs[str(index)]
+        assert got == plain[12 - len(got) :]
+
+
+class LimitedPool:
+    """The same executor seen with fewer blocks, so that sequences are preempted."""
+
+    def __init__(self, inner: TorchExecutor, num_blocks: int) -> None:
+        self._inner = inner
+        self.num_blocks, self.block_size, self.max_model_len = num_blocks, inner.block_size, inner.max_model_len
+        self.execute, self.now = inner.execute, inner.now
+
+
+@SLOW_EXAMPLES
+@given(data=st.data(), sequences=st.lists(texts, min_size=1, max_size=4))
+def test_logits_are_equal_to_the_bit_however_text_is_cut_and_batched(
+    executor: TorchExecutor, data: st.DataObject, sequences: list[tuple[int, ...]]
+) -> None:
+    tables = [tuple(range(index * 8, index * 8 + 8)) for index in range(len(sequences))]
+    done = [0] * len(sequences)
+    while unfinished := [index for index, tokens in enumerate(sequences) if done[index] < len(tokens)]:
+        taken = data.draw(st.lists(st.sampled_from(unfinished), min_size=1, unique=True))
+        batch = []
+        for index in taken:
+            stop = done[index] + data.draw(st.integers(1, len(sequences[index]) - done[index]))
+            batch.append(chunk(str(index), sequences[index][done[index] : stop], done[index], tables[index]))
+            done[index] = stop
+        in_order = sorted(zip(taken, batch, strict=True), key=lambda pair: len(pair[1].token_ids) != 1)
+        for (index, _), logits in zip(in_order, executor.logits(tuple(batch)), strict=True):
+            assert torch.equal(logits, plain_logits(executor, sequences[index][: done[index]]))
+
+
+@pytest.mark.parametrize("pieces", [(700,), (513, 187), (1, 511, 1, 100, 87), (300, 300, 100)])
+def test_a_long_text_is_equal_to_the_bit_across_tiles(executor: TorchExecutor, pieces: tuple[int, ...]) -> None:
+    tokens = tuple(3 + (7 * i * i + 11 * i) % 260 for i in range(760))
+    table = tuple(range(60))
+    start = 0
+    for size in (*pieces, *[1] * 10, 50):
+        batch = (chunk("long", tokens[start : start + size], start, table),)
+        if start % 3:
+            batch = (*batch, chunk("other", tokens[: 1 + start % 40], 0, tuple(range(60, 70))))
+        others_first = len(batch) == 2 and len(batch[1].token_ids) == 1 and size > 1
+        logits = executor.logits(batch)[1 if others_first else 0]
+        start += size
+        assert torch.equal(logits, plain_logits(executor, tokens[:start]))

@@ -1,0 +1,151 @@
+"""Native kernels against the portable ones, and row blocks against every cut of the rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.runtime.kernels import onednn, portable
+from runners.runtime.kernels.elementwise import apply_rope_, rms_norm, rope_table, swiglu
+from runners.runtime.kernels.interface import KernelSet
+from runners.runtime.kernels.rows import row_blocks
+from runners.runtime.kernels.selfcheck import choose_kernels, is_batch_invariant
+from runners.runtime.quantize.int8 import quantize_rows
+
+SETS: list[tuple[KernelSet, KernelSet]] = [
+    (onednn.OneDnnBf16(), portable.PortableBf16()),
+    (onednn.OneDnnInt8(), portable.PortableInt8()),
+]
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(autouse=True)
+def inference_mode():
+    with torch.inference_mode():
+        yield
+
+
+@given(st.integers(1, 600), st.integers(1, 5000), st.integers(1, 5))
+def test_row_blocks_cover_all_rows_once_in_order(num_rows: int, row_elements: int, threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        blocks = list(row_blocks(num_rows, row_elements))
+    finally:
+        torch.set_num_threads(before)
+    assert [row for block in blocks for row in range(block.start, block.stop)] == list(range(num_rows))
+    for block in blocks:
+        rows = block.stop - block.start
+        assert rows * row_elements < 32768 or rows == 1 or rows % threads == 0
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 33])
+def test_int8_has_the_bits_of_exact_sums(rows: int) -> None:
+    weight, x = draw(96, 1536, seed=1), draw(rows, 1536, seed=2) * 4
+    weight[0], x[0] = 1.0, -1.0
+    expected = portable.Int8Linear(weight)(x)
+    assert torch.equal(onednn.PlainInt8Linear(weight)(x), expected)
+    assert torch.equal(onednn.PackedInt8Linear(weight)(x), expected)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize(("native", "plain"), SETS, ids=["bf16", "int8"])
+def test_native_layers_agree_with_the_portable_ones(native: KernelSet, plain: KernelSet, rows: int) -> None:
+    x, residual = draw(rows, 64, seed=3), draw(rows, 64, seed=4)
+    weights = draw(192, 64, seed=5) / 8, draw(192, 64, seed=6) / 8, draw(64, 192, seed=7) / 14
+    outputs = []
+    for kernels in (native, plain):
+        hidden, rest = x.to(kernels.hidden_dtype), residual.to(kernels.hidden_dtype)
+        linear = kernels.linear(weights[0])
+        outputs.append((linear(hidden), kernels.gated_ffn(*weights)(hidden, rest.clone())))
+        square = kernels.linear(weights[0][:64])
+        torch.testing.assert_close(square.add(hidden, rest.clone()), rest + square(hidden), rtol=0.02, atol=0.02)
+    for ours, theirs in zip(*outputs, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("choice", ["auto", "torch", "native"])
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+def test_the_chosen_kernels_are_close_to_a_float_product(weights: str, choice: str) -> None:
+    kernels = choose_kernels(weights, choice)
+    assert kernels.name.startswith("torch") or choice != "torch"
+    weight, x = draw(96, 256, seed=8) / 16, draw(9, 256, seed=9)
+    torch.testing.assert_close(
+        kernels.linear(weight)(x.to(kernels.hidden_dtype)).float(), x @ weight.t(), rtol=0.03, atol=0.05
+    )
+
+
+class LeakyLinear(portable.Bf16Linear):
+    """A product that is a little different when more rows share the call."""
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return super().__call__(x) * (1 + 0.01 * (x.shape[0] > 16))
+
+
+class LeakyKernels(portable.PortableBf16):
+    def linear(self, weight: torch.Tensor) -> LeakyLinear:
+        return LeakyLinear(weight)
+
+
+def test_rows_that_depend_on_the_batch_are_found_out() -> None:
+    assert not is_batch_invariant(LeakyKernels())
+
+
+@given(st.integers(0, 2**31))
+def test_quantised_rows_are_within_half_a_step(seed: int) -> None:
+    x = draw(5, 40, seed=seed) * 10 ** (seed % 7 - 3)
+    quantized, scale = quantize_rows(x)
+    assert quantized.dtype == torch.int8
+    assert ((quantized * scale - x).abs() <= scale * 0.5001).all()
+
+
+def test_a_row_of_zeros_stays_zero() -> None:
+    quantized, scale = quantize_rows(torch.zeros(2, 8))
+    assert not quantized.any()
+    assert scale.isfinite().all()
+
+
+def test_rms_norm_is_its_formula() -> None:
+    x, weight = draw(6, 48), draw(48, seed=1)
+    expected = x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-5) * weight
+    torch.testing.assert_close(rms_norm(x, weight, 1e-5), expected)
+
+
+def test_rope_turns_neighbouring_pairs_by_position() -> None:
+    x = draw(4, 2, 8)
+    positions = torch.tensor([0, 1, 17, 300])
+    table = rope_table(8, 10000.0, 512)
+    turned = apply_rope_(x.clone(), table[positions].unsqueeze(1))
+    torch.testing.assert_close(turned[0], x[0])
+    for row, position in enumerate(positions.tolist()):
+        for pair in range(4):
+            angle = torch.tensor(position * 10000.0 ** (-2 * pair / 8))
+            first, second = x[row, 1, 2 * pair], x[row, 1, 2 * pair + 1]
+            torch.testing.assert_close(
+                turned[row, 1, 2 * pair], first * angle.cos() - second * angle.sin(), rtol=1e-4, atol=1e-4
+            )
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_elementwise_rows_do_not_depend_on_the_batch(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        gate_up, heads = draw(301, 2 * 352), draw(301, 6, 32)
+        turns = rope_table(32, 10000.0, 301).unsqueeze(1)
+        whole, rotated = swiglu(gate_up), apply_rope_(heads.clone(), turns)
+        for size in (1, 2, 50, 93, 94, 200):
+            assert torch.equal(swiglu(gate_up[:size]), whole[:size])
+            assert torch.equal(apply_rope_(heads[:size].clone(), turns[:size]), rotated[:size])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_swiglu_is_its_formula() -> None:
+    gate, up = draw(5, 40), draw(5, 40, seed=1)
+    torch.testing.assert_close(swiglu(torch.cat((gate, up), dim=1)), gate * torch.sigmoid(gate) * up)

@@ -1,0 +1,132 @@
+"""What a model file must hold, and what an unusable one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from tiny_model import TinyModel, random_tensors, write_tiny_model
+
+from runners.runtime.gguf_file import BLOCKS, GGUFFile
+from runners.runtime.loader import ModelFileError, load_config, load_model
+from runners.runtime.quantize.dequantize import dequantize
+
+
+@pytest.mark.parametrize("type_name", sorted(BLOCKS))
+def test_each_format_gives_the_numbers_of_the_gguf_package(type_name: str) -> None:
+    kind = gguf.GGMLQuantizationType[type_name]
+    values = np.random.default_rng(3).standard_normal((6, 64)).astype(np.float32)
+    raw = gguf.quants.quantize(values, kind)
+    ours = dequantize(np.frombuffer(raw.tobytes(), np.uint8), type_name, (6, 64))
+    np.testing.assert_array_equal(ours, gguf.quants.dequantize(raw, kind))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_model_loads_with_its_shape_and_weights(tmp_path: Path, tied: bool) -> None:
+    model = TinyModel(tied_embeddings=tied)
+    config, weights = load_model(write_tiny_model(tmp_path / "m.gguf", model))
+    assert (config.num_layers, config.hidden_size, config.num_heads, config.num_kv_heads) == (2, 64, 4, 2)
+    assert (config.head_dim, config.ffn_size, config.max_model_len, config.tied_embeddings) == (16, 96, 2048, tied)
+    written = random_tensors(model)
+    assert torch.equal(weights.layers[1].down, torch.from_numpy(written["blk.1.ffn_down.weight"]))
+    parts = [torch.from_numpy(written[f"blk.0.attn_{part}.weight"]) for part in "qkv"]
+    assert torch.equal(weights.layers[0].qkv, torch.cat(parts))
+    assert (weights.head is weights.embedding) == tied
+
+
+def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "m.gguf", without="blk.1.ffn_up.weight")
+    with pytest.raises(ModelFileError, match=r"m\.gguf: tensor blk\.1\.ffn_up\.weight: .*found nothing"):
+        load_model(path)
+
+
+def test_a_wrong_shape_is_named_with_both_shapes(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    write_tiny_model(path)
+    write_patched(path, {"llama.feed_forward_length": 128})
+    with pytest.raises(ModelFileError, match=r"ffn_gate\.weight: expected shape \(128, 64\), found shape \(96, 64\)"):
+        load_model(path)
+
+
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "mamba")
+    write_and_close(writer)
+    with pytest.raises(ModelFileError, match=r"general\.architecture: expected 'llama', found 'mamba'"):
+        load_model(tmp_path / "m.gguf")
+
+
+def test_an_unknown_tensor_type_is_refused(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_tensor("token_embd.weight", np.ones((4, 4), dtype=np.int32))
+    write_and_close(writer)
+    with pytest.raises(ModelFileError, match=r"token_embd\.weight: expected a type of F32, .*found ggml type 26"):
+        load_model(tmp_path / "m.gguf")
+
+
+def test_a_file_cut_anywhere_is_refused_or_whole(tmp_path: Path) -> None:
+    whole = write_tiny_model(tmp_path / "m.gguf").read_bytes()
+    cut = tmp_path / "cut.gguf"
+    for size in [1, 3, 4, 8, 20, *range(30, len(whole), len(whole) // 60), len(whole) - 33]:
+        cut.write_bytes(whole[:size])
+        with pytest.raises(ModelFileError, match=r"cut\.gguf"):
+            load_model(cut)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [(b"", "file"), (b"PK\x03\x04" + b"0" * 40, "magic"), (b"GGUF\x01\x00\x00\x00" + b"0" * 40, "version")],
+)
+def test_what_is_no_gguf_file_is_refused(tmp_path: Path, content: bytes, part: str) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError) as error:
+        load_model(path)
+    assert error.value.part == part
+
+
+def test_absurd_counts_end_at_the_end_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + (2**60).to_bytes(8, "little") * 2)
+    with pytest.raises(ModelFileError, match="the file ends at 24"):
+        load_model(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"absent\.gguf: file"):
+        load_model(tmp_path / "absent.gguf")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("llama.attention.head_count", 0),
+        ("llama.attention.head_count_kv", 3),
+        ("llama.attention.head_count_kv", 0),
+        ("llama.rope.dimension_count", 8),
+        ("llama.block_count", 0),
+    ],
+)
+def test_an_impossible_shape_is_refused(tmp_path: Path, key: str, value: int) -> None:
+    path = write_tiny_model(tmp_path / "m.gguf")
+    write_patched(path, {key: value})
+    with pytest.raises(ModelFileError):
+        load_config(GGUFFile(path))
+
+
+def write_patched(path: Path, values: dict[str, int]) -> None:
+    """Overwrite 32-bit metadata values in a file."""
+    data = bytearray(path.read_bytes())
+    for key, value in values.items():
+        at = data.index(key.encode()) + len(key) + 4
+        data[at : at + 4] = value.to_bytes(4, "little")
+    path.write_bytes(data)
+
+
+def write_and_close(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
