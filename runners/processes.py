@@ -1,7 +1,8 @@
 """Processes of a node: how they are marked, how they end with their parent, how a whole group is ended.
 
 Every process of a lab carries LAB_PROCESS=1 in the environment it was started with, and every process of an attempt
-LAB_ATTEMPT=<run>-<attempt> too: an agent that comes back after a kill -9 finds what is left by that mark alone.
+LAB_ATTEMPT=<the node's spool folder>/<run>-<attempt> too: an agent that comes back after a kill -9 finds what is left
+by that mark alone.
 A child is tied to its parent twice: a pipe that the parent holds open, and on Linux the kernel's parent-death signal.
 """
 

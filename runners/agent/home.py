@@ -108,6 +108,10 @@ class NodeHome:
     def log(self, key: AttemptKey) -> Path:
         return self.spool_dir / f"{key}.log"
 
+    def mark(self, key: AttemptKey) -> str:
+        """What the attempt's processes are known by: on one machine, nodes of other labs have runs of that number."""
+        return str(self.spool_dir / str(key))
+
     def process_file(self, key: AttemptKey) -> str:
         """Name (for read_json and write_json) of the note that says which process group runs the attempt."""
         return f"spool/{key}.process.json"

@@ -60,7 +60,7 @@ class RunProcess:
                     stderr=output,
                     start_new_session=True,
                     pass_fds=[guard],
-                    env=processes.marked_environment(str(key)),
+                    env=processes.marked_environment(home.mark(key)),
                 )
         finally:
             os.close(guard)
@@ -83,7 +83,7 @@ class RunProcess:
             return False
         # The leader is gone: whoever of its group is left has nothing more to say.
         processes.signal_group(self.pid, signal.SIGKILL)
-        if processes.group_is_alive(self.pid) or not processes.kill_marked(str(self.key), KILL_WAIT_S):
+        if processes.group_is_alive(self.pid) or not processes.kill_marked(self._home.mark(self.key), KILL_WAIT_S):
             return False
         os.close(self._lifeline) if self._lifeline >= 0 else None
         self._lifeline = -1
@@ -110,7 +110,7 @@ def clear_leftovers(home: NodeHome) -> list[AttemptKey]:
     """Kills what an earlier agent left running, and gives the last word of every attempt that has none."""
     keys = home.spooled()
     for key in keys:
-        if not processes.kill_marked(str(key), KILL_WAIT_S):
+        if not processes.kill_marked(home.mark(key), KILL_WAIT_S):
             raise RuntimeError(f"processes of attempt {key} can't be killed")
         give_last_word(home, key, Ending("failed", "the node's agent ended while the run was under way", True))
     return keys

@@ -17,7 +17,9 @@ from experiments.services import cancel_run
 from hardware.models import Node
 from labsite.services import Services
 from labsite.valkey import EmbeddedValkey
+from runners.agent.home import NodeHome
 from runners.processes import ATTEMPT_MARK, marked_processes
+from runners.spool import AttemptKey
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LONG_S = 600.0
@@ -47,12 +49,12 @@ def start_run(lab: Lab, node: Node, duration_s: float = LONG_S) -> Run:
     return run
 
 
-def processes_of(run: Run, attempt: int = 1) -> list[psutil.Process]:
-    return marked_processes(ATTEMPT_MARK, f"{run.pk}-{attempt}")
+def processes_of(lab: Lab, run: Run, attempt: int = 1) -> list[psutil.Process]:
+    return marked_processes(ATTEMPT_MARK, NodeHome(lab.home_of("n1")).mark(AttemptKey(run.pk, attempt)))
 
 
-def process_running(module: str, run: Run) -> psutil.Process:
-    (found,) = [process for process in processes_of(run) if f"runners.{module}" in process.cmdline()]
+def process_running(module: str, lab: Lab, run: Run) -> psutil.Process:
+    (found,) = [process for process in processes_of(lab, run) if f"runners.{module}" in process.cmdline()]
     return found
 
 
@@ -62,10 +64,10 @@ def workers_of(agent: Process) -> list[psutil.Process]:
 
 def test_a_cancelled_run_leaves_no_process(lab: Lab, node: tuple[Node, Process]) -> None:
     run = start_run(lab, node[0])
-    assert len(processes_of(run)) >= 3
+    assert len(processes_of(lab, run)) >= 3
     cancel_run(lab.user, run)
     lab.wait(lambda: lab.state_of(run) == "cancelled")
-    assert processes_of(run) == []
+    assert processes_of(lab, run) == []
     lab.wait(lambda: lab.attempt(run).report is not None)
     assert lab.attempt(run).report["outcome"] == "cancelled"
     assert_all_stored_once(lab.attempt(run))
@@ -78,7 +80,7 @@ def test_an_agent_killed_in_mid_run_takes_its_run_with_it_and_the_next_agent_rep
     agent_children = node[1].descendants()
     node[1].popen.kill()
     node[1].popen.wait()
-    lab.wait_for(lambda: processes_of(run) == [], 10)
+    lab.wait_for(lambda: processes_of(lab, run) == [], 10)
     lab.wait_for(lambda: not any(child.is_running() for child in agent_children), 10)
     lab.run_agent("n1")
     lab.wait(lambda: lab.attempt(run).state == "failed")
@@ -87,13 +89,13 @@ def test_an_agent_killed_in_mid_run_takes_its_run_with_it_and_the_next_agent_rep
     lab.wait(lambda: Attempt.objects.filter(run=run, number=2, state="running").exists())
     cancel_run(lab.user, run)
     lab.wait(lambda: lab.state_of(run) == "cancelled")
-    assert processes_of(run, attempt=2) == []
+    assert processes_of(lab, run, attempt=2) == []
 
 
 def test_a_stopped_agent_reports_its_run_and_ends_in_time(lab: Lab, node: tuple[Node, Process]) -> None:
     run = start_run(lab, node[0])
     assert node[1].end(within_s=8) == 0
-    assert processes_of(run) == []
+    assert processes_of(lab, run) == []
     lab.wait(lambda: lab.attempt(run).state == "failed")
     assert lab.attempt(run).reason == "the node's agent was stopped"
     assert_all_stored_once(lab.attempt(run))
@@ -101,11 +103,11 @@ def test_a_stopped_agent_reports_its_run_and_ends_in_time(lab: Lab, node: tuple[
 
 def test_a_run_goes_on_when_its_worker_is_killed(lab: Lab, node: tuple[Node, Process]) -> None:
     run = start_run(lab, node[0])
-    before = {process.pid for process in processes_of(run)}
+    before = {process.pid for process in processes_of(lab, run)}
     (worker,) = workers_of(node[1])
     worker.kill()
     lab.wait_for(lambda: any(another.pid != worker.pid for another in workers_of(node[1])))
-    assert {process.pid for process in processes_of(run)} == before
+    assert {process.pid for process in processes_of(lab, run)} == before
     cancel_run(lab.user, run)
     lab.wait(lambda: lab.state_of(run) == "cancelled")
     following = start_run(lab, node[0])
@@ -117,11 +119,11 @@ def test_a_server_killed_in_mid_run_fails_the_attempt_and_the_run_is_tried_again
     lab: Lab, node: tuple[Node, Process]
 ) -> None:
     run = start_run(lab, node[0])
-    process_running("runtime.server", run).kill()
+    process_running("runtime.server", lab, run).kill()
     lab.wait(lambda: lab.attempt(run).state == "failed")
     assert "in mid-run the server was killed by SIGKILL" in lab.attempt(run).reason
     assert_all_stored_once(lab.attempt(run))
-    assert processes_of(run) == []
+    assert processes_of(lab, run) == []
     lab.wait(lambda: Attempt.objects.filter(run=run, number=2).exists())
 
 
@@ -130,7 +132,7 @@ def test_a_run_ends_when_the_lease_has_run_out(lab: Lab, node: tuple[Node, Proce
     web = next(process for process in lab.processes if "web" in process.log.name)
     last_renewed_s = time.monotonic()
     web.end(within_s=20)
-    lab.wait_for(lambda: processes_of(run) == [], 40)
+    lab.wait_for(lambda: processes_of(lab, run) == [], 40)
     # The lease counts from the last heartbeat, which came at most five seconds before the web server went.
     assert time.monotonic() - last_renewed_s > 9
     assert node[1].popen.poll() is None
