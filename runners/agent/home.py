@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from runners.spool import SUFFIX, AttemptKey
 
-WORK_SUFFIXES = (SUFFIX, ".spec.json", ".process.json", ".log")
+WORK_SUFFIXES = (SUFFIX, ".spec.json", ".log")
 
 
 class HomeInUse(Exception):
@@ -111,10 +111,6 @@ class NodeHome:
     def mark(self, key: AttemptKey) -> str:
         """What the attempt's processes are known by: on one machine, nodes of other labs have runs of that number."""
         return str(self.spool_dir / str(key))
-
-    def process_file(self, key: AttemptKey) -> str:
-        """Name (for read_json and write_json) of the note that says which process group runs the attempt."""
-        return f"spool/{key}.process.json"
 
     def spooled(self) -> list[AttemptKey]:
         """The attempts that have a spool here, oldest run first."""

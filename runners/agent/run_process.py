@@ -6,7 +6,6 @@ ends it, or finds it dead, the agent writes the Report. An attempt counts as end
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -46,7 +45,8 @@ class RunProcess:
         self._ending: Ending | None = None
         self._term_sent_s: float | None = None
         spec_file = home.write_json(f"spool/{key}.spec.json", spec)
-        guard, self._lifeline = os.pipe()
+        guard, lifeline = os.pipe()
+        self._lifeline: int | None = lifeline
         command = [
             sys.executable, "-m", "runners.execute", "--spec", str(spec_file), "--spool", str(home.spool(key)),
             "--models", str(models_dir), "--guard-fd", str(guard), *(["--modelled"] if modelled else []),
@@ -65,7 +65,6 @@ class RunProcess:
         finally:
             os.close(guard)
         self.pid = self._process.pid
-        home.write_json(home.process_file(key), {"pid": self.pid, "pgid": self.pid})
 
     def end(self, ending: Ending) -> None:
         """Asks the leader to stop; `poll` sees to the rest. The first reason given stands."""
@@ -85,8 +84,9 @@ class RunProcess:
         processes.signal_group(self.pid, signal.SIGKILL)
         if processes.group_is_alive(self.pid) or not processes.kill_marked(self._home.mark(self.key), KILL_WAIT_S):
             return False
-        os.close(self._lifeline) if self._lifeline >= 0 else None
-        self._lifeline = -1
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
         give_last_word(self._home, self.key, self._ending or self._found_dead())
         return True
 
@@ -119,8 +119,3 @@ def clear_leftovers(home: NodeHome) -> list[AttemptKey]:
 def _last_line(path: Path) -> str:
     lines = path.read_text(errors="replace").strip().splitlines()
     return f": {lines[-1]}" if lines else ""
-
-
-def read_spec(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
