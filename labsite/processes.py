@@ -152,9 +152,9 @@ def command_prefix(user: SystemUser | None, needed: Iterable[Path]) -> list[str]
         raise StartFailed("setpriv (package util-linux) is needed to run PostgreSQL when the lab runs as root")
     prefix = [setpriv, f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "--no-new-privs"]
     if all(_open_to(user, path) for path in needed):
-        return [*prefix, "--bounding-set=-all"]
+        return prefix
     keep = "-all,+dac_override"
-    return [*prefix, f"--inh-caps={keep}", f"--ambient-caps={keep}", f"--bounding-set={keep}"]
+    return [*prefix, f"--inh-caps={keep}", f"--ambient-caps={keep}"]
 
 
 def _open_to(user: SystemUser, path: Path) -> bool:

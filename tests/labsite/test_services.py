@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -180,3 +181,19 @@ def test_valkey_moves_to_another_address_and_stays_on_loopback(valkey: EmbeddedV
                 other.ping()
     finally:
         second.stop()
+
+
+@pytest.mark.parametrize(("mode", "capabilities"), [(0o755, 0), (0o700, 1 << 1)])
+def test_postgres_keeps_one_capability_and_only_below_a_closed_directory(mode: int, capabilities: int):
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, mode)
+        server = EmbeddedPostgres(Path(directory), outlives_us=False)
+        server.start()
+        try:
+            assert server.process is not None
+            status = Path(f"/proc/{server.process.pid}/status").read_text()
+            as_root = os.geteuid() == 0  # else it runs as we do, and has nothing to give up
+            assert f"CapEff:\t{capabilities if as_root else 0:016x}" in status
+            assert f"NoNewPrivs:\t{int(as_root)}" in status
+        finally:
+            server.stop()
