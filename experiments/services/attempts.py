@@ -52,8 +52,8 @@ def finish_attempt(attempt_id: int) -> None:
             raise ReportMissing(f"run {run.pk} attempt {attempt.number}: {attempt.stored_seq} events and no report yet")
         if attempt.state in ATTEMPT_LIVE:
             _apply(run, attempt, _report_verdict(run, attempt))
-        elif attempt.pk == run.final_attempt_id and run.state in RUN_ENDED and run.valid is None:
-            # Stopped by the node's word before its last events came: now its results can be kept.
+        elif attempt.pk == run.final_attempt_id and attempt.state != AttemptState.LOST:
+            # Stopped by the node's word before its last events came: its results are those of all events.
             transaction.on_commit(partial(keep_results, run.pk))
 
 

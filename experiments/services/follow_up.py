@@ -18,22 +18,24 @@ log = logging.getLogger(__name__)
 
 def follow_up(run_id: int, experiment_id: int) -> None:
     place_runs()
-    keep_results(run_id)
+    # The results of an attempt that ended without a report are the reaper's to compute: events may still come.
+    if Run.objects.filter(pk=run_id, final_attempt__report__isnull=False).exists():
+        keep_results(run_id)
     settle_experiment(experiment_id)
 
 
 def keep_results(run_id: int) -> None:
-    """Summary and validity of an ended run whose records are complete. A run that can't be summed up says so: it
-    must neither stop the caller nor be tried for ever."""
+    """Summary and validity of an ended run from the records that there are. A run that can't be summed up says so:
+    it must neither stop the caller nor be tried for ever."""
     run = Run.objects.select_related("final_attempt", "experiment").get(pk=run_id)
-    if run.state not in RUN_ENDED or run.final_attempt is None or run.final_attempt.report is None:
+    if run.state not in RUN_ENDED or run.final_attempt is None:
         return
     try:
         store_results(run)
     except Exception as error:
         log.exception("run %s: results could not be computed", run_id)
         message = f"results could not be computed: {type(error).__name__}: {error}"
-        Run.objects.filter(pk=run_id, valid=None).update(valid=False, reasons=["results_failed"], reason=message)
+        Run.objects.filter(pk=run_id).update(valid=False, reasons=["results_failed"], reason=message)
 
 
 def settle_experiment(experiment_id: int) -> bool:

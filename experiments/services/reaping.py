@@ -141,7 +141,7 @@ def _finish_interrupted(now: dt.datetime) -> None:
     _each(list(reported.values_list("pk", flat=True)), finish_attempt)
     settled = now - dt.timedelta(seconds=WATCH_GAP_S)
     without_results = Run.objects.filter(
-        state__in=RUN_ENDED, valid=None, final_attempt__report__isnull=False, ended_at__lt=settled
+        state__in=RUN_ENDED, valid=None, final_attempt__isnull=False, ended_at__lt=settled
     )
     _each(list(without_results.values_list("pk", flat=True)), keep_results)
     open_runs = Run.objects.filter(cancel_requested_at=None).exclude(state__in=RUN_ENDED)

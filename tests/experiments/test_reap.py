@@ -202,6 +202,18 @@ def test_results_missed_in_a_crash_are_computed() -> None:
     assert Experiment.objects.get().state == "done"
 
 
+def test_a_run_that_failed_with_its_node_is_invalid_and_says_why() -> None:
+    _, attempt = running(retries=0)
+    Node.objects.update(state="lost")
+    reap()
+    run = Run.objects.get()
+    assert (run.state, run.valid, run.final_attempt_id) == ("failed", None, attempt.pk)
+    reap(later(12))
+    run = Run.objects.get()
+    assert run.valid is False
+    assert run.reasons
+
+
 def test_a_run_that_can_not_be_summed_up_says_so_and_stops_nothing() -> None:
     experiment, attempt = running(repeats=2)
     store_report(attempt)
