@@ -13,6 +13,7 @@ import json
 import logging
 import re
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -30,13 +31,14 @@ from experiments.live.access import (
 )
 from experiments.live.feed import Position, RunFeed
 from experiments.live.snapshots import experiment_progress, in_thread
-from experiments.live.watch import watches
+from experiments.live.watch import WatchEnded, watches
 from experiments.models import Experiment, Run
 from labsite.accounts.models import User
 
 log = logging.getLogger(__name__)
 
 PROGRESS_EVERY_S = 0.5
+ENDED = 1000
 FAILED = 1011
 AFTER = re.compile(r"(\d{1,9})-(\d{1,18})")
 
@@ -66,15 +68,25 @@ class LabSocket(AsyncWebsocketConsumer, ABC):  # type: ignore[misc]
         """Nothing is expected of a client."""
 
     async def _serve(self) -> None:
+        code = await self._serve_until_over()
+        # A client that has gone can't be told.
+        with suppress(OSError):
+            await self.close(code)
+
+    async def _serve_until_over(self) -> int:
+        """Serves the client; gives the code to close with."""
         try:
             await self.feed(await self._admit())
         except Refused as refusal:
-            await self.close(refusal.code)
+            return refusal.code
+        except OSError:  # the server's way of saying that the client has gone
+            return ENDED
+        except WatchEnded:
+            return FAILED
         except Exception:
             log.exception("a socket failed: %s", self.scope["path"])
-            await self.close(FAILED)
-        else:
-            await self.close()
+            return FAILED
+        return ENDED
 
     async def _admit(self) -> int:
         headers = headers_of(self.scope)

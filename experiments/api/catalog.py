@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 from django.http import HttpRequest
 from ninja import Router
-from ninja.responses import codes_4xx
 
 from experiments import selectors
 from experiments.api.auth import person
-from experiments.api.schemas import ChipOut, ErrorBody, ModelOut, NodeOut
+from experiments.api.schemas import READ_ERRORS, ChipOut, ErrorBody, ModelOut, NodeOut
 from hardware.models import Chip, Node
 from hardware.selectors import current_chips, nodes_visible_to
 from labsite.accounts.models import User
@@ -19,29 +18,29 @@ from runners.models import REGISTRY
 router = Router(tags=["catalog"])
 
 
-@router.get("/nodes", response={200: list[NodeOut], codes_4xx: ErrorBody}, summary="Nodes of your projects")
+@router.get("/nodes", response={200: list[NodeOut], READ_ERRORS: ErrorBody}, summary="Nodes of your projects")
 def list_nodes(request: HttpRequest) -> list[NodeOut]:
     user = person(request)
     return _nodes_out(nodes_visible_to(user).order_by("name"), user)
 
 
-@router.get("/nodes/{slug}", response={200: NodeOut, codes_4xx: ErrorBody}, summary="One node")
+@router.get("/nodes/{slug}", response={200: NodeOut, READ_ERRORS: ErrorBody}, summary="One node")
 def read_node(request: HttpRequest, slug: str) -> NodeOut:
     user = person(request)
     return _nodes_out([nodes_visible_to(user).get(slug=slug)], user)[0]
 
 
-@router.get("/chips", response={200: list[ChipOut], codes_4xx: ErrorBody}, summary="The chip catalog")
+@router.get("/chips", response={200: list[ChipOut], READ_ERRORS: ErrorBody}, summary="The chip catalog")
 def list_chips(request: HttpRequest) -> list[ChipOut]:
     return [_chip_out(chip) for chip in current_chips()]
 
 
-@router.get("/chips/{chip_id}", response={200: ChipOut, codes_4xx: ErrorBody}, summary="One chip, current version")
+@router.get("/chips/{chip_id}", response={200: ChipOut, READ_ERRORS: ErrorBody}, summary="One chip, current version")
 def read_chip(request: HttpRequest, chip_id: str) -> ChipOut:
     return _chip_out(current_chips().get(chip_id=chip_id))
 
 
-@router.get("/models", response={200: list[ModelOut], codes_4xx: ErrorBody}, summary="Registered models")
+@router.get("/models", response={200: list[ModelOut], READ_ERRORS: ErrorBody}, summary="Registered models")
 def list_models(request: HttpRequest) -> list[ModelOut]:
     holders: dict[str, list[str]] = {}
     for slug, held in nodes_visible_to(person(request)).order_by("slug").values_list("slug", "models_held"):

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 from django.http import HttpRequest
 from ninja import Query, Router
 from ninja.errors import HttpError
-from ninja.responses import codes_4xx
 
 from experiments import selectors
 from experiments.analysis.compare import compare_trials
 from experiments.api.auth import person
-from experiments.api.schemas import ComparisonOut, ErrorBody
+from experiments.api.schemas import COMPARE_ERRORS, ComparisonOut, ErrorBody
 from experiments.comparison import MAX_TRIALS, compare_experiment, readable_trials, results_of
 
 router = Router(tags=["compare"])
@@ -20,7 +19,7 @@ router = Router(tags=["compare"])
 
 @router.get(
     "/compare",
-    response={200: ComparisonOut, codes_4xx: ErrorBody},
+    response={200: ComparisonOut, COMPARE_ERRORS: ErrorBody},
     summary="Trials side by side, with intervals, and each against the baseline",
 )
 def compare(

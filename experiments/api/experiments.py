@@ -6,13 +6,16 @@ from typing import Annotated
 
 from django.http import HttpRequest
 from ninja import Header, Query, Router, Status
-from ninja.responses import codes_4xx
 
 from experiments import selectors, services
 from experiments.api.auth import person
 from experiments.api.body import DOCUMENT_BODY, read_document
 from experiments.api.present import experiment_item, experiment_out
 from experiments.api.schemas import (
+    CANCEL_ERRORS,
+    CHECK_ERRORS,
+    READ_ERRORS,
+    SUBMIT_ERRORS,
     ErrorBody,
     ExperimentOut,
     ExperimentPage,
@@ -33,7 +36,7 @@ ProjectSlug = Annotated[str | None, Query(max_length=60, description="Slug; may 
 
 @router.post(
     "/experiments",
-    response={200: ExperimentOut, 201: ExperimentOut, codes_4xx: ErrorBody},
+    response={200: ExperimentOut, 201: ExperimentOut, SUBMIT_ERRORS: ErrorBody},
     openapi_extra=DOCUMENT_BODY,
     summary="Submit an experiment",
     description="The body is the experiment document, as JSON or YAML. It is refused whole, with every fault found. "
@@ -55,7 +58,7 @@ def submit(
 
 @router.post(
     "/experiments/validate",
-    response={200: ValidationOut, codes_4xx: ErrorBody},
+    response={200: ValidationOut, CHECK_ERRORS: ErrorBody},
     openapi_extra=DOCUMENT_BODY,
     summary="Check a document without submitting it",
 )
@@ -71,7 +74,7 @@ def validate(request: HttpRequest, project: ProjectSlug = None) -> ValidationOut
     return ValidationOut(valid=True, errors=[], trials=trials, runs=len(plan.runs))
 
 
-@router.get("/experiments", response={200: ExperimentPage, codes_4xx: ErrorBody}, summary="List, newest first")
+@router.get("/experiments", response={200: ExperimentPage, READ_ERRORS: ErrorBody}, summary="List, newest first")
 def list_experiments(
     request: HttpRequest,
     cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before.")] = None,
@@ -86,14 +89,14 @@ def list_experiments(
     )
 
 
-@router.get("/experiments/{int:experiment_id}", response={200: ExperimentOut, codes_4xx: ErrorBody}, summary="Read")
+@router.get("/experiments/{int:experiment_id}", response={200: ExperimentOut, READ_ERRORS: ErrorBody}, summary="Read")
 def read(request: HttpRequest, experiment_id: int) -> ExperimentOut:
     return _experiment(person(request), experiment_id)
 
 
 @router.post(
     "/experiments/{int:experiment_id}/cancel",
-    response={200: ExperimentOut, codes_4xx: ErrorBody},
+    response={200: ExperimentOut, CANCEL_ERRORS: ErrorBody},
     summary="Cancel what has not ended",
     description="Queued runs end at once; a run under way ends when its node says that nothing of it is left.",
 )

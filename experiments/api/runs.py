@@ -6,12 +6,11 @@ from typing import Annotated
 
 from django.http import HttpRequest
 from ninja import Query, Router
-from ninja.responses import codes_4xx
 
 from experiments import selectors, services
 from experiments.api.auth import person
 from experiments.api.present import run_out
-from experiments.api.schemas import ErrorBody, RecordPage, RunOut
+from experiments.api.schemas import CANCEL_ERRORS, READ_ERRORS, ErrorBody, RecordPage, RunOut
 from labsite.accounts.models import User
 
 router = Router(tags=["runs"])
@@ -19,15 +18,15 @@ router = Router(tags=["runs"])
 After = Annotated[int, Query(ge=0, lt=2**63, description="Only events numbered above this.")]
 Limit = Annotated[int, Query(ge=1, le=5000)]
 Number = Annotated[int | None, Query(ge=1, lt=2**31, description="Another attempt than the one shown.")]
-PAGED = {200: RecordPage, codes_4xx: ErrorBody}
+PAGED = {200: RecordPage, READ_ERRORS: ErrorBody}
 
 
-@router.get("/runs/{int:run_id}", response={200: RunOut, codes_4xx: ErrorBody}, summary="Read")
+@router.get("/runs/{int:run_id}", response={200: RunOut, READ_ERRORS: ErrorBody}, summary="Read")
 def read(request: HttpRequest, run_id: int) -> RunOut:
     return _run(person(request), run_id)
 
 
-@router.post("/runs/{int:run_id}/cancel", response={200: RunOut, codes_4xx: ErrorBody}, summary="Cancel")
+@router.post("/runs/{int:run_id}/cancel", response={200: RunOut, CANCEL_ERRORS: ErrorBody}, summary="Cancel")
 def cancel(request: HttpRequest, run_id: int) -> RunOut:
     user = person(request)
     services.cancel_run(user, selectors.get_run(user, run_id))

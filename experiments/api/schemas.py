@@ -22,6 +22,14 @@ class ErrorBody(Schema):
     errors: list[FieldFault] = []
 
 
+# Which errors an endpoint may answer; 401, 404 and 422 (a bad parameter) are everywhere.
+READ_ERRORS = frozenset({401, 404, 422})
+COMPARE_ERRORS = READ_ERRORS | {400}
+CANCEL_ERRORS = READ_ERRORS | {403}
+CHECK_ERRORS = frozenset({400, 401, 413, 415, 422})
+SUBMIT_ERRORS = CHECK_ERRORS | {403, 409}
+
+
 class RunInTrial(Schema):
     id: int
     repeat: int

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,12 @@ class Entry:
     text: str
 
 
+class WatchEnded(Exception):
+    """The watch has failed; a client that connects again gets a new one."""
+
+    retry = True
+
+
 class Subscription:
     """What one socket has not yet taken: a bounded queue of events, and the run's latest state."""
 
@@ -48,6 +54,7 @@ class Subscription:
         self.snapshot = snapshot
         self.dropped = 0
         self._entries: deque[Entry] = deque()
+        self._over: BaseException | None = None
         self._limit = limit
         self._news = asyncio.Event()
 
@@ -71,10 +78,17 @@ class Subscription:
         self.dropped = 0
         return entries, dropped
 
+    def fail(self, error: BaseException) -> None:
+        """Nothing new will come."""
+        self._over = error
+        self._news.set()
+
     async def news(self) -> None:
-        """Returns when there is something new."""
+        """Returns when there is something new. Raises WatchEnded when there never will be."""
         await self._news.wait()
         self._news.clear()
+        if self._over:
+            raise WatchEnded from self._over
 
 
 class RunWatch:
@@ -86,17 +100,15 @@ class RunWatch:
         self._last_id: dict[int, Any] = {}
 
     async def run(self) -> None:
-        """Reads until cancelled. An outage of either server is waited out."""
-        states = asyncio.create_task(self._follow_state())
+        """Reads until cancelled. An outage of either server is waited out; any other failure ends every subscriber."""
         try:
-            while True:
-                try:
-                    await self._read_stream()
-                except (RedisError, OSError) as error:
-                    log.warning("run %s: the stream can't be read: %s", self._run_id, error)
-                    await asyncio.sleep(OUTAGE_PAUSE_S)
-        finally:
-            states.cancel()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_state())
+                group.create_task(self._follow_stream())
+        except Exception as error:
+            log.exception("run %s can't be watched", self._run_id)
+            for subscriber in self.subscribers:
+                subscriber.fail(error)
 
     async def _follow_state(self) -> None:
         while True:
@@ -108,6 +120,14 @@ class RunWatch:
                 continue
             for subscriber in self.subscribers:
                 subscriber.show(self.snapshot)
+
+    async def _follow_stream(self) -> None:
+        while True:
+            try:
+                await self._read_stream()
+            except (RedisError, OSError) as error:
+                log.warning("run %s: the stream can't be read: %s", self._run_id, error)
+                await asyncio.sleep(OUTAGE_PAUSE_S)
 
     async def _read_stream(self) -> None:
         """One wait for new entries of the current attempt's stream. It begins after what was stored when the attempt
@@ -142,7 +162,7 @@ class Watches:
     @asynccontextmanager
     async def subscribe(self, run_id: int, limit: int = QUEUE_EVENTS) -> AsyncIterator[Subscription]:
         snapshot = await in_thread(run_snapshot)(run_id)
-        if run_id not in self._watches:
+        if run_id not in self._watches or self._watches[run_id][1].done():
             watch = RunWatch(run_id, snapshot, self.broker)
             self._watches[run_id] = (watch, asyncio.create_task(watch.run()))
         watch, task = self._watches[run_id]
@@ -153,10 +173,10 @@ class Watches:
         finally:
             watch.subscribers.discard(subscription)
             if not watch.subscribers:
-                self._watches.pop(run_id, None)
+                if self._watches.get(run_id) == (watch, task):
+                    del self._watches[run_id]
                 task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+                await asyncio.wait([task])
 
 
 _of_loop: dict[asyncio.AbstractEventLoop, Watches] = {}

@@ -99,7 +99,7 @@ def test_every_endpoint_is_described_and_tells_its_errors() -> None:
         for method, operation in methods.items():
             assert operation["summary"], (method, path)
             if "/node/" not in path:
-                assert {"401", "404"} <= set(operation["responses"]), (method, path)
+                assert {"401", "422"} <= set(operation["responses"]), (method, path)
 
 
 def test_the_interactive_docs_load_nothing_from_elsewhere() -> None:

@@ -322,3 +322,14 @@ def test_progress_follows_the_runs_to_their_end(
         }
         assert last["runs"][0]["valid"] is False
         assert end == {"type": "end"}
+
+
+def test_a_run_that_can_not_be_watched_any_more_closes_its_sockets(
+    web: WebProcess, attempt: Attempt, token: str
+) -> None:
+    experiment = attempt.run.experiment
+    with web.socket(f"/ws/runs/{attempt.run_id}", token=token) as socket:
+        messages_until(socket, lambda message: message["type"] == "state")
+        attempt.delete()
+        experiment.delete()
+        assert close_code(socket) == 1011
