@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
 from django.http import HttpRequest
-from ninja import Router
+from ninja import Path, Router
 
 from experiments import selectors
 from experiments.api.auth import person
@@ -17,6 +18,8 @@ from runners.models import REGISTRY
 
 router = Router(tags=["catalog"])
 
+Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+
 
 @router.get("/nodes", response={200: list[NodeOut], READ_ERRORS: ErrorBody}, summary="Nodes of your projects")
 def list_nodes(request: HttpRequest) -> list[NodeOut]:
@@ -25,7 +28,7 @@ def list_nodes(request: HttpRequest) -> list[NodeOut]:
 
 
 @router.get("/nodes/{slug}", response={200: NodeOut, READ_ERRORS: ErrorBody}, summary="One node")
-def read_node(request: HttpRequest, slug: str) -> NodeOut:
+def read_node(request: HttpRequest, slug: Name) -> NodeOut:
     user = person(request)
     return _nodes_out([nodes_visible_to(user).get(slug=slug)], user)[0]
 
@@ -36,7 +39,7 @@ def list_chips(request: HttpRequest) -> list[ChipOut]:
 
 
 @router.get("/chips/{chip_id}", response={200: ChipOut, READ_ERRORS: ErrorBody}, summary="One chip, current version")
-def read_chip(request: HttpRequest, chip_id: str) -> ChipOut:
+def read_chip(request: HttpRequest, chip_id: Name) -> ChipOut:
     return _chip_out(current_chips().get(chip_id=chip_id))
 
 

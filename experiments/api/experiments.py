@@ -46,7 +46,7 @@ ProjectSlug = Annotated[str | None, Query(max_length=60, description="Slug; may 
 def submit(
     request: HttpRequest,
     project: ProjectSlug = None,
-    idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)] = None,
+    idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[\x20-\x7e]{1,200}$")] = None,
 ) -> Status[ExperimentOut]:
     user = person(request)
     space = selectors.get_project(user, project)

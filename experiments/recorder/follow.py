@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 READ_COUNT = 5_000
 BLOCK_MS = 200
 TURN_S = 0.05
+IDLE_TURN_S = 0.2
 HOLE_RETRY_S = 0.5
 HOLE_GIVEN_UP_S = 3.0
 TROUBLE_PAUSE_S = 5.0
@@ -43,7 +44,8 @@ Action = Callable[[Cursor], int]
 
 
 class Recorder:
-    """One recorder over one broker. `turn` does one round and may be called without the loop."""
+    """One recorder over one broker. `turn` does one round and may be called without the loop; `idle` says whether it
+    found no stream to read."""
 
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
@@ -51,6 +53,7 @@ class Recorder:
         self._paused_until: dict[int, float] = {}
         self._hole_since: dict[int, float] = {}
         self._trim_at = 0.0
+        self.idle = True
 
     def turn(self, block_ms: int = BLOCK_MS) -> int:
         """Stores what there is to store, waiting up to `block_ms` for something. Gives the number of events stored."""
@@ -60,6 +63,7 @@ class Recorder:
                 # A recorder ended between storing the report and acting on it.
                 self._guarded(cursor, self._finish)
         by_key = {stream_key(c.node_slug, c.run_id): c for c in cursors if not c.reported and self._may_read(c)}
+        self.idle = not by_key
         stored = self._read_and_store(by_key, block_ms) if by_key else 0
         if time.monotonic() >= self._trim_at:
             self._trim_at = time.monotonic() + TRIM_EVERY_S
@@ -99,6 +103,7 @@ class Recorder:
         now = time.monotonic()
         self._paused_until[cursor.attempt_id] = now + HOLE_RETRY_S
         if not hole:
+            self._hole_since.pop(cursor.attempt_id, None)
             return
         since = self._hole_since.setdefault(cursor.attempt_id, now)
         if now - since > HOLE_GIVEN_UP_S and drop_unfillable_tail(self._broker, cursor):
@@ -146,7 +151,7 @@ def record_until(stop: threading.Event) -> None:
     recorder = Recorder(broker)
     pause_s = 0.0
     log.info("recorder ready")
-    while not stop.wait(pause_s or TURN_S):
+    while not stop.wait(pause_s or (IDLE_TURN_S if recorder.idle else TURN_S)):
         try:
             recorder.turn()
         except OUTAGES as error:

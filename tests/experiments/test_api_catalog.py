@@ -79,3 +79,8 @@ def test_models_come_with_their_licence_and_where_they_are_held(caller: Caller) 
     model = next(one for one in caller.get("/models").json() if one["name"] == "smollm2-135m-instruct")
     assert (model["licence"], model["nodes"]) == ("Apache-2.0", ["holder"])
     assert model["shape"]["layers"] == 30
+
+
+@pytest.mark.parametrize("path", ["/nodes/%00", "/chips/%00", "/nodes/a%20b", "/chips/" + "x" * 101])
+def test_a_name_that_none_could_have_is_refused(caller: Caller, path: str) -> None:
+    assert refused(caller.get(path), 422)["errors"][0]["allowed"]

@@ -144,8 +144,9 @@ def test_a_refused_document_does_not_use_up_its_key(caller: Caller) -> None:
     assert caller.post(PATH, document(), Idempotency_Key="k1").status_code == 201
 
 
-def test_a_key_that_is_too_long_is_refused(caller: Caller) -> None:
-    assert refused(caller.post(PATH, document(), Idempotency_Key="k" * 201), 422)["errors"]
+@pytest.mark.parametrize("key", ["k" * 201, "", "a\x00b", "é"])
+def test_a_key_that_is_too_long_or_no_plain_text_is_refused(caller: Caller, key: str) -> None:
+    assert refused(caller.post(PATH, document(), Idempotency_Key=key), 422)["errors"][0]["field"] == "Idempotency-Key"
 
 
 # Bad bodies
