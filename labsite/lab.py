@@ -1,7 +1,7 @@
 """The lab on one machine: brings up its servers and processes in order, keeps them, and ends them.
 
-Order: lock, port, leftovers of a killed lab, PostgreSQL and Valkey, first-start data, web, recorder, control
-worker, the two local nodes, the demonstration. This process touches neither database nor broker itself.
+Order: lock, port, leftovers of a killed lab, PostgreSQL and Valkey, web server and first-start data, recorder,
+control worker, the two local nodes, the demonstration. This process touches neither database nor broker itself.
 """
 
 from __future__ import annotations
@@ -88,9 +88,12 @@ class Lab:
         for server in services.embedded:
             self._say(f"{server.name} {'adopted from an earlier lab' if server.adopted else 'started'}")
         self._env = self._environment(services)
+        control_plane = self._control_plane()
+        # The web server takes as long to load as the database to be prepared: both at once.
+        self._add("web", control_plane.pop("web"))
         self._prepare()
-        for name, command in self._control_plane().items():
-            self._supervisor.add(Child(name, partial(list, command), self._env, self._log(name), cwd=REPOSITORY))
+        for name, command in control_plane.items():
+            self._add(name, command)
         self._wait_for_web()
         node_env = {key: value for key, value in self._env.items() if key not in NODE_SECRETS}
         for node in LOCAL_NODES:
@@ -213,6 +216,9 @@ class Lab:
             names = ", ".join(sorted({process.name() for process in left if process.is_running()}))
             end_processes(left, 5.0)
             self._say(f"ended {len(left)} processes that a killed lab had left ({names})")
+
+    def _add(self, name: str, command: list[str]) -> None:
+        self._supervisor.add(Child(name, partial(list, command), self._env, self._log(name), cwd=REPOSITORY))
 
     def _log(self, name: str) -> Path:
         directory = self._home / "logs"
