@@ -6,7 +6,7 @@ import re
 
 import pytest
 from api_client import Caller, member, refused
-from control_plane import team
+from control_plane import person, team
 from django.contrib.staticfiles import finders
 from django.test import Client, override_settings
 
@@ -112,3 +112,14 @@ def test_the_interactive_docs_load_nothing_from_elsewhere() -> None:
     assert all(finders.find(asset.removeprefix("/static/")) for asset in assets)
     assert not re.findall(r"<script(?![^>]*(?:src=|application/json))", text)
     assert "default-src 'self'" in page["Content-Security-Policy"]
+
+
+def test_the_interactive_docs_can_try_a_write_with_the_session(project: Project) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(person(project))
+    text = client.get("/api/v1/docs").content.decode()
+    assert 'data-api-csrf="true"' in text
+    (token,) = re.findall(r'data-csrf-token="([^"]+)"', text)
+    path, kind = "/api/v1/experiments/validate", "application/json"
+    assert client.post(path, "{}", content_type=kind).status_code == 403
+    assert client.post(path, "{}", content_type=kind, headers={"X-CSRFToken": token}).status_code == 200
