@@ -128,6 +128,12 @@ class Run(models.Model):
             # place_runs reads the queue, the reaper what is under way
             models.Index(fields=["id"], condition=models.Q(state="queued"), name="run_queue"),
             models.Index(fields=["state"], condition=models.Q(state__in=["assigned", "running"]), name="run_under_way"),
+            # the reaper looks for ended runs whose results were missed
+            models.Index(
+                fields=["ended_at"],
+                condition=models.Q(valid__isnull=True, final_attempt__isnull=False),
+                name="run_without_results",
+            ),
         ]
 
     def __str__(self) -> str:

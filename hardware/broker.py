@@ -97,19 +97,32 @@ def delete_users(names: Iterable[str]) -> None:
         _command("ACL", "DELUSER", name)
 
 
-def sync_users(wanted: Iterable[BrokerUser]) -> int:
-    """Makes the broker hold these node users and no other; says how many it changed. Raises redis.RedisError.
+@dataclass(frozen=True)
+class UserFaults:
+    """How the broker's node users differ from those wanted."""
 
-    One ACL LIST where nothing changed, so it can run at every tick: a broker that lost its users is healed by it.
-    """
+    to_set: list[BrokerUser]
+    to_delete: list[str]
+
+    def __len__(self) -> int:
+        return len(self.to_set) + len(self.to_delete)
+
+
+def find_faults(wanted: Iterable[BrokerUser]) -> UserFaults:
+    """One ACL LIST, so it can be asked at every tick. Raises redis.RedisError."""
     held = {line.split(" ")[1]: line for line in _command("ACL", "LIST")}
     expected = {user.name: user for user in wanted}
-    changed = [user for name, user in expected.items() if not _is_as_wanted(held.get(name, ""), user)]
-    for user in changed:
+    to_set = [user for name, user in expected.items() if not _is_as_wanted(held.get(name, ""), user)]
+    return UserFaults(to_set, [name for name in held if name.startswith(USER_PREFIX) and name not in expected])
+
+
+def sync_users(wanted: Iterable[BrokerUser]) -> int:
+    """Makes the broker hold these node users and no other; says how many it changed. Raises redis.RedisError."""
+    faults = find_faults(wanted)
+    for user in faults.to_set:
         set_user(user)
-    stray = [name for name in held if name.startswith(USER_PREFIX) and name not in expected]
-    delete_users(stray)
-    return len(changed) + len(stray)
+    delete_users(faults.to_delete)
+    return len(faults)
 
 
 def _is_as_wanted(line: str, user: BrokerUser) -> bool:

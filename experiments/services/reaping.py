@@ -107,15 +107,16 @@ def _order_ends(now: dt.datetime) -> None:
         if attempt.claimed_at and (now - attempt.claimed_at).total_seconds() > limit_s:
             stop_run(attempt.run_id, Stop(RunState.FAILED, f"it ran longer than its time limit of {limit_s:g} s"))
 
-    def end_spent_experiment(experiment: Experiment) -> None:
-        limit_s = float(experiment.spec["budget"]["max_seconds"])
-        first = Run.objects.filter(experiment=experiment).aggregate(first=Min("started_at"))["first"]
-        if first and (now - first).total_seconds() > limit_s:
-            stop_experiment(experiment.pk, f"its budget of {limit_s:g} s is used up")
+    def end_spent_experiment(row: tuple[int, float, dt.datetime]) -> None:
+        pk, limit_s, first_start = row
+        if (now - first_start).total_seconds() > float(limit_s):
+            stop_experiment(pk, f"its budget of {float(limit_s):g} s is used up")
 
     running = Attempt.objects.filter(state=AttemptState.RUNNING, run__cancel_requested_at=None)
     _each(list(running.select_related("run")), end_late_run)
-    _each(list(Experiment.objects.filter(state=ExperimentState.ACTIVE)), end_spent_experiment)
+    active = Experiment.objects.filter(state=ExperimentState.ACTIVE).annotate(first_start=Min("runs__started_at"))
+    started = active.exclude(first_start=None).order_by("pk")
+    _each(list(started.values_list("pk", "spec__budget__max_seconds", "first_start")), end_spent_experiment)
 
 
 def _see_to_unclaimed(now: dt.datetime) -> None:
@@ -144,7 +145,10 @@ def _finish_interrupted(now: dt.datetime) -> None:
         state__in=RUN_ENDED, valid=None, final_attempt__isnull=False, ended_at__lt=settled
     )
     _each(list(without_results.values_list("pk", flat=True)), keep_results)
-    open_runs = Run.objects.filter(cancel_requested_at=None).exclude(state__in=RUN_ENDED)
+    # the states apart, each as one of the table's partial indexes has them
+    open_runs = Run.objects.filter(
+        Q(state=RunState.QUEUED) | Q(state__in=[RunState.ASSIGNED, RunState.RUNNING]), cancel_requested_at=None
+    )
     cancelled = open_runs.filter(experiment__state=ExperimentState.CANCELLED).distinct("experiment_id")
     _each(
         list(cancelled.order_by("experiment_id").values_list("experiment_id", "experiment__reason")),

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
@@ -217,3 +217,24 @@ def test_a_token_that_no_node_has_opens_nothing(token: str) -> None:
     register_node("never-joined", kind="measured")
     with pytest.raises(UnknownNodeToken):
         authenticate_node(token)
+
+
+def test_healing_the_broker_does_not_undo_a_join_that_is_not_yet_committed() -> None:
+    token = issue_join_token(register_node("alpha", kind="measured"))
+
+    def heal() -> int:
+        try:
+            return ensure_broker_users()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            answer = join(request(token))
+            healing = pool.submit(heal)
+            # it waits for this transaction, or it has not looked yet: either way it may not throw the new user out
+            with redis.Redis.from_url(answer.broker_url) as client:
+                assert all(client.ping() for _ in range(200))
+        assert healing.result() == 0
+    with redis.Redis.from_url(answer.broker_url) as client:
+        assert client.ping()
