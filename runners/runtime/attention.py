@@ -1,9 +1,10 @@
 """Attention over a paged KV cache, the same to the bit for a sequence whatever else is in the batch.
 
-Keys and values are bf16. Scores and sums are float32, with operands rounded to bf16 where the chip multiplies bf16
-(`use_bf16_products`). Three things keep a query's result independent of batch, chunk and padding: a matmul's rows do
-not influence each other; keys are padded to whole spans, and a masked key adds an exact zero; and the sum over values
-runs in tiles of TILE keys counted from position 0, added in order, as longer inner dimensions may be split otherwise.
+Keys and values are bf16. Scores are float32, with queries rounded to bf16 where the chip multiplies bf16
+(`use_bf16_products`), as are the weights of the values. Three things keep a query's result independent of batch,
+chunk and padding: a matmul's rows do not influence each other; keys are padded to whole spans, and a masked key adds
+an exact zero; and the sum over values runs in tiles of TILE keys counted from position 0, added in order, as longer
+inner dimensions may be split otherwise.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class KVCache:
         self._values[layer][:, slots.blocks, slots.offsets] = values
 
     def gather(self, layer: int, group: QueryGroup) -> tuple[torch.Tensor, torch.Tensor]:
-        """float32 keys (batch · num_kv_heads, head_dim, num_keys) and values (…, num_keys, head_dim) of a group."""
+        """Keys (batch · num_kv_heads, head_dim, num_keys) float32, values (…, num_keys, head_dim) bf16, of a group."""
         batch_heads, num_blocks = group.table.shape
         flat = group.table.flatten()
-        keys = self._keys[layer].flatten(0, 1).index_select(0, flat).unflatten(0, (batch_heads, num_blocks))
+        keys = self._keys[layer].flatten(0, 1).index_select(0, flat)
         values = self._values[layer].flatten(0, 1).index_select(0, flat)
-        whole = torch.empty(batch_heads, keys.shape[2], num_blocks, self.block_size)
-        whole.copy_(keys.transpose(1, 2))
-        return whole.flatten(2), values.to(torch.float32).view(batch_heads, num_blocks * self.block_size, -1)
+        whole = torch.empty(batch_heads, keys.shape[1], num_blocks, self.block_size)
+        whole.copy_(keys.view(batch_heads, num_blocks, *keys.shape[1:]).transpose(1, 2))
+        return whole.flatten(2), values.view(batch_heads, num_blocks * self.block_size, -1)
 
 
 def _bf16_zeros(*shape: int) -> torch.Tensor:
@@ -148,8 +149,8 @@ def _attend_group(queries: torch.Tensor, cache: KVCache, layer: int, group: Quer
     by_head = by_head.reshape(keys.shape[0], -1, dim)
     scores = torch.bmm(by_head, keys)
     scores.view(group.batch, heads, group.num_queries, -1).add_(group.mask)
-    weights = torch.softmax(scores, dim=-1)
-    out = torch.bmm(weights[:, :, :TILE], values[:, :TILE])
+    weights = torch.softmax(scores, dim=-1).to(torch.bfloat16)
+    out = torch.bmm(weights[:, :, :TILE], values[:, :TILE]).to(torch.float32)
     for start in range(TILE, values.shape[1], TILE):
         out += torch.bmm(weights[:, :, start : start + TILE], values[:, start : start + TILE])
     out = out.view(group.batch, heads, group.num_queries, dim).transpose(1, 2)

@@ -16,10 +16,6 @@ _linear = torch.ops.mkldnn._linear_pointwise.default
 _linear_binary = torch.ops.mkldnn._linear_pointwise.binary
 _qlinear = torch.ops.onednn.qlinear_pointwise.default
 
-PREPACK_FROM_BYTES = 4 << 20
-"""Int8 weights from here on are prepacked. Smaller ones stay in cache, where `_int_mm` on the plain layout takes
-6 µs against the prepacked call's 27 (960 × 576, one row); at 28 MB and two rows it takes 1.57 ms against 0.75."""
-
 
 class Bf16Linear:
     """Weights in oneDNN's own blocked layout; the residual is added in the kernel's epilogue."""
@@ -51,26 +47,11 @@ class Bf16GatedFFN:
         return out
 
 
-class PlainInt8Linear:
-    """W8A8 on the plain row-major layout, int32 sums."""
-
-    def __init__(self, weight: torch.Tensor) -> None:
-        quantized, scale = quantize_rows(weight)
-        self._weight, self._scale = quantized.t(), scale.flatten()
-        self.weight_bytes = quantized.nbytes + scale.nbytes
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        quantized, scale = quantize_rows(x)
-        return (torch._int_mm(quantized, self._weight) * self._scale).mul_(scale)
-
-    def add(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        return residual.add_(self(x))
-
-
-class PackedInt8Linear:
+class Int8Linear:
     """W8A8 prepacked. The kernel wants unsigned activations: they go in shifted by 128, its zero point.
 
-    Scales are applied outside, so that the result has the bits of `PlainInt8Linear`.
+    Scales are applied outside, so that the result has the bits of the portable layer. (`torch._int_mm` on the plain
+    layout is quicker for one row of a weight already in cache, and slower from four rows on.)
     """
 
     def __init__(self, weight: torch.Tensor) -> None:
@@ -111,10 +92,10 @@ class OneDnnInt8:
     hidden_dtype = torch.float32
 
     def linear(self, weight: torch.Tensor) -> Linear:
-        return PackedInt8Linear(weight) if weight.numel() >= PREPACK_FROM_BYTES else PlainInt8Linear(weight)
+        return Int8Linear(weight)
 
     def gated_ffn(self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> GatedFFN:
-        return PlainGatedFFN(self.linear(torch.cat((gate, up))), self.linear(down))
+        return PlainGatedFFN(Int8Linear(torch.cat((gate, up))), Int8Linear(down))
 
 
 def _pack_bf16(weight: torch.Tensor) -> torch.Tensor:

@@ -58,17 +58,16 @@ def _native_is_right(weights: Weights) -> bool:
         return torch.ops.mkldnn._is_mkldnn_bf16_supported()  # type: ignore[no-any-return]
     weight, rows = _draw(_OUT, _IN), _draw(_ROWS, _IN)
     weight[0], rows[0] = 1.0, 1.0
-    expected = portable.Int8Linear(weight)(rows)
-    plain, packed = onednn.PlainInt8Linear(weight)(rows), onednn.PackedInt8Linear(weight)(rows)
-    return torch.equal(plain, expected) and torch.equal(packed, expected)
+    return torch.equal(onednn.Int8Linear(weight)(rows), portable.Int8Linear(weight)(rows))
 
 
 def _attention_is_independent() -> bool:
     """The two products of attention.py: rows apart, and inner dimensions padded with zeros up to a tile."""
-    queries, keys, values = _draw(4, _ROWS, 64), _draw(4, 64, 512), _draw(4, 512, 64)
+    queries, keys, values = _draw(4, _ROWS, 64), _draw(4, 64, 512), _draw(4, 512, 64).to(torch.bfloat16)
     keys[:, :, 128:] = 0.0
     weights = torch.softmax(_draw(4, _ROWS, 512), dim=-1)
     weights[:, :, 128:] = 0.0
+    weights = weights.to(torch.bfloat16)
     padded = torch.bmm(weights, values)
     short = torch.bmm(weights[:, :, :128], values[:, :128])
     return (

@@ -1,4 +1,4 @@
-"""The sample model's file, fetched once into the lab's home."""
+"""The sample model's file, fetched once into the lab's home. Imports the runtime before any test imports torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import runners.runtime  # noqa: F401  settles OpenMP's waiting, which torch reads when it loads
 from runners import models
 
 
