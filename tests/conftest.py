@@ -75,10 +75,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in benches]
 
 
+def _forbidden_skips(config: pytest.Config) -> int:
+    """How many tests were skipped, where LAB_NO_SKIPS=1 (as in CI) allows none."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("LAB_NO_SKIPS") != "1" or reporter is None:
+        return 0
+    return len(reporter.stats.get("skipped", []))
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Under LAB_NO_SKIPS=1, as in CI, a skipped test fails the run."""
-    if os.environ.get("LAB_NO_SKIPS") != "1":
-        return
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter and reporter.stats.get("skipped"):
+    if _forbidden_skips(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if skipped := _forbidden_skips(config):
+        terminalreporter.write_line(f"LAB_NO_SKIPS=1: {skipped} skipped test(s) fail this run", red=True)
