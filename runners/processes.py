@@ -40,7 +40,8 @@ def end_group_with(guard_fd: int) -> None:
     """
     if os.getpgrp() != os.getpid():
         raise RuntimeError("a guarded process must lead its own group, or others would end with it")
-    die_with_parent()
+    # Not SIGKILL: that could end this process before it has ended the others.
+    die_with_parent(signal.SIGTERM)
 
     def watch() -> None:
         while os.read(guard_fd, 4096):
@@ -50,10 +51,10 @@ def end_group_with(guard_fd: int) -> None:
     threading.Thread(target=watch, name="guard", daemon=True).start()
 
 
-def die_with_parent() -> None:
-    """Asks the kernel to kill this process when the thread that started it ends (Linux; elsewhere nothing)."""
+def die_with_parent(signum: int = signal.SIGKILL) -> None:
+    """Asks the kernel to signal this process when the thread that started it ends (Linux; elsewhere nothing)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signum, 0, 0, 0)
 
 
 def group_is_alive(pgid: int) -> bool:

@@ -16,6 +16,7 @@ from runners.execution.journal import Journal, Level
 LAST_LINES = 20
 SHOWN_LINES = 3
 TERM_GRACE_S = 2.0
+POLL_S = 0.05
 MAX_LINE_BYTES = 1 << 24
 
 # What our programs and Python's logging begin a line with, and the level it stands for.
@@ -59,16 +60,26 @@ class Child:
     async def stop(self) -> None:
         """SIGTERM, then SIGKILL after a grace. Returns when it is gone and all it said on stderr is in the journal."""
         self._send(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(self.process.wait(), TERM_GRACE_S)
-        except TimeoutError:
+        if not await self.ends_within(TERM_GRACE_S):
             self._send(signal.SIGKILL)
-            await self.process.wait()
+            await self.ended()
         await asyncio.wait({self._listening}, timeout=TERM_GRACE_S)
+
+    async def ended(self) -> None:
+        """Waits for its end alone; asyncio's own `wait` also waits for whoever else holds its pipes."""
+        while self.process.returncode is None:
+            await asyncio.sleep(POLL_S)
+
+    async def ends_within(self, time_s: float) -> bool:
+        try:
+            await asyncio.wait_for(self.ended(), time_s)
+        except TimeoutError:
+            return False
+        return True
 
     async def died(self) -> str:
         """Waits for its end; how it ended, with its last words."""
-        await self.process.wait()
+        await self.ended()
         await asyncio.wait({self._listening}, timeout=1.0)
         code = self.process.returncode or 0
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"

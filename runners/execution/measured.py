@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from runners.spec import ModelRef, RunSpec
 
 POLL_S = 0.25
 POLL_TIMEOUT_S = 10.0
+NOTICE_DEATH_S = 1.0
 
 
 async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any]) -> Report:
@@ -42,19 +43,17 @@ async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, fa
             return await _unless_it_dies(server, load.run(facts))
 
 
-async def _unless_it_dies(server: Child, work: Any) -> Report:
-    """The work's result, or RunFailed as soon as the server has ended."""
-    task, death = asyncio.ensure_future(work), asyncio.ensure_future(server.process.wait())
+async def _unless_it_dies(server: Child, work: Coroutine[Any, Any, Report]) -> Report:
+    """The work's result; RunFailed as soon as the server has ended, which is then why, whatever else failed first."""
+    task, death = asyncio.create_task(work), asyncio.create_task(server.ended())
     try:
         await asyncio.wait({task, death}, return_when=asyncio.FIRST_COMPLETED)
-        if death.done() and not task.done():
-            raise RunFailed(f"in mid-run the {await server.died()}", retry=True)
-        report: Report = await task
-        return report
+        if task.done() and (task.exception() is None or not await server.ends_within(NOTICE_DEATH_S)):
+            return task.result()
+        raise RunFailed(f"in mid-run the {await server.died()}", retry=True)
     finally:
-        for one in (task, death):
-            one.cancel()
-        await asyncio.wait({task, death})
+        await _cancel(task)
+        await _cancel(death)
 
 
 class Load:
@@ -156,13 +155,13 @@ class Load:
         self._journal.add_all([*steps, *self._merger.take()])
 
     def _report(self, facts: dict[str, Any]) -> Report:
+        """Raises RunFailed where the server went before the load had ended."""
         assert self._done is not None
         client = self._done["client"]
-        gone = bool(client.get("server_gone"))
+        if client.get("server_gone"):
+            raise RunFailed("the server no longer took connections", retry=True)
         return Report(
-            outcome="failed" if gone else "succeeded",
-            error="the server no longer took connections" if gone else None,
-            retry=gone,
+            outcome="succeeded",
             window_start_s=self._done["window_start_s"],
             window_end_s=self._done["window_end_s"],
             client=client,
@@ -170,7 +169,7 @@ class Load:
         )
 
 
-async def _cancel(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait({task})
 

@@ -113,7 +113,7 @@ class Lab:
         """A new node whose agent runs and holds a lease."""
         node, token = self.register(name, kind)
         agent = self.spawn(f"agent-{name}", *self.agent_command("join", name), self.url, "--token", token, env=env)
-        self.wait_for(lambda: self.state_of(node) == "online" or agent.popen.poll() is not None, 60)
+        self.wait_for(lambda: self.state_of(node) == "online" or agent.popen.poll() is not None, 120)
         assert agent.popen.poll() is None, agent.said()
         return node, agent
 

@@ -18,7 +18,7 @@ from hardware.models import Node
 from labsite.services import Services
 from labsite.valkey import EmbeddedValkey
 from runners.agent.home import NodeHome
-from runners.processes import ATTEMPT_MARK, marked_processes
+from runners.processes import ATTEMPT_MARK, is_running, marked_processes
 from runners.spool import AttemptKey
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -59,7 +59,8 @@ def process_running(module: str, lab: Lab, run: Run) -> psutil.Process:
 
 
 def workers_of(agent: Process) -> list[psutil.Process]:
-    return [child for child in agent.descendants() if "runners.agent.worker_process" in child.cmdline()]
+    living = [child for child in agent.descendants() if is_running(child)]
+    return [child for child in living if "runners.agent.worker_process" in child.cmdline()]
 
 
 def test_a_cancelled_run_leaves_no_process(lab: Lab, node: tuple[Node, Process]) -> None:

@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from scripted_lab import ScriptedLab
 
 from runners.agent.control import ControlPlane, HeartbeatReply, Refused
 from runners.agent.lease import HEARTBEAT_S, RETRY_S, Lease, LeaseThread
 
 GOOD = {"lease_s": 15, "heartbeat_s": 0.05, "cancel": [], "stored": {"1-1": 3}, "discard": [], "drain": False}
-
-
-class Server(ThreadingHTTPServer):
-    """Answers each request with what `answers` says (the last one again and again), or hangs up."""
-
-    answers: list[tuple[int, Any] | None] = []
-    requests: list[dict[str, Any]] = []
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        self.server.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        answers = self.server.answers
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        if answer is None:
-            return
-        status, body = answer
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        return None
 
 
 class Node:
@@ -61,17 +33,15 @@ class Node:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    server = Server(("127.0.0.1", 0), Handler)
-    server.answers, server.requests = [(200, GOOD)], []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+def server() -> Iterator[ScriptedLab]:
+    server = ScriptedLab()
+    server.answers = [(200, GOOD)]
     yield server
-    server.shutdown()
-    server.server_close()
+    server.close()
 
 
-def thread_for(server: Server, node: Node, lease: Lease) -> LeaseThread:
-    return LeaseThread(ControlPlane(f"http://127.0.0.1:{server.server_port}", "token"), lease, node)
+def thread_for(server: ScriptedLab, node: Node, lease: Lease) -> LeaseThread:
+    return LeaseThread(ControlPlane(server.url, "token"), lease, node)
 
 
 def test_a_lease_runs_out_at_its_end_and_not_before_it_was_given() -> None:
@@ -88,7 +58,7 @@ def test_a_lease_runs_out_at_its_end_and_not_before_it_was_given() -> None:
     assert not lease.expired
 
 
-def test_an_answer_renews_the_lease_and_is_handed_on(server: Server) -> None:
+def test_an_answer_renews_the_lease_and_is_handed_on(server: ScriptedLab) -> None:
     node, lease = Node(), Lease()
     assert thread_for(server, node, lease).beat() == 0.05
     assert node.replies[0].stored == {"1-1": 3}
@@ -99,7 +69,7 @@ def test_an_answer_renews_the_lease_and_is_handed_on(server: Server) -> None:
     "bad",
     [None, (502, b"bad gateway"), (200, b"<html>not a lab</html>"), (404, b"nothing here"), (200, {"lease_s": "x"})],
 )
-def test_an_answer_that_is_none_renews_nothing_and_is_tried_again_soon(server: Server, bad: Any) -> None:
+def test_an_answer_that_is_none_renews_nothing_and_is_tried_again_soon(server: ScriptedLab, bad: Any) -> None:
     node, now = Node(), 0.0
     lease = Lease(lambda: now)
     lease.renew(0.0, 15)
@@ -110,7 +80,7 @@ def test_an_answer_that_is_none_renews_nothing_and_is_tried_again_soon(server: S
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_node_that_is_no_longer_known_is_told_so_and_asks_no_more(server: Server, status: int) -> None:
+def test_a_node_that_is_no_longer_known_is_told_so_and_asks_no_more(server: ScriptedLab, status: int) -> None:
     server.answers = [(status, {"detail": "this node was retired", "errors": []})]
     node = Node()
     thread = thread_for(server, node, Lease())
@@ -121,14 +91,14 @@ def test_a_node_that_is_no_longer_known_is_told_so_and_asks_no_more(server: Serv
     assert len(server.requests) == 1
 
 
-def test_a_refusal_of_one_heartbeat_is_not_the_end(server: Server) -> None:
+def test_a_refusal_of_one_heartbeat_is_not_the_end(server: ScriptedLab) -> None:
     server.answers = [(422, {"detail": "facts are too large", "errors": []})]
     node = Node()
     assert thread_for(server, node, Lease()).beat() == HEARTBEAT_S
     assert node.refusal is None
 
 
-def test_the_thread_beats_until_it_is_stopped(server: Server) -> None:
+def test_the_thread_beats_until_it_is_stopped(server: ScriptedLab) -> None:
     node = Node()
     thread = thread_for(server, node, Lease())
     thread.start()

@@ -38,7 +38,7 @@ def burn_as_an_orphan(mark: str) -> None:
         environment["LAB_PROCESS"] = mark
     read_end, write_end = os.pipe()
     subprocess.run(
-        ["sh", "-c", f'"$0" -c "$1" >&{write_end} &', sys.executable, BURN],
+        ["sh", "-c", '"$0" -c "$1" &', sys.executable, BURN],
         env=environment, pass_fds=[write_end], check=True,
     )  # fmt: skip
     os.close(write_end)
