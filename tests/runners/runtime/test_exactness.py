@@ -19,7 +19,7 @@ from runners.runtime.sequence import SamplingParams
 from runners.runtime.torch_executor import TorchExecutor, build
 
 BLOCK_SIZE = 16
-MAX_LEN = 1024
+MAX_LEN = 2048
 PRECISIONS = ("bf16", "int8")
 SLOW_EXAMPLES = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -52,13 +52,10 @@ def plain_tokens(executor: TorchExecutor, prompt: tuple[int, ...], count: int) -
     return text[len(prompt) :]
 
 
-def run_engine(engine: Engine) -> dict[str, tuple[int, ...]]:
-    outputs: dict[str, tuple[int, ...]] = {}
-    while engine.has_work:
-        step = engine.step()
-        for token in step.tokens if step else ():
-            outputs[token.request_id] = (*outputs.get(token.request_id, ()), token.token_id)
-    return outputs
+def take_step(engine: Engine, outputs: dict[str, tuple[int, ...]]) -> None:
+    step = engine.step()
+    for token in step.tokens if step else ():
+        outputs[token.request_id] = (*outputs.get(token.request_id, ()), token.token_id)
 
 
 texts = st.lists(st.integers(3, 269), min_size=1, max_size=90).map(tuple)
@@ -92,16 +89,15 @@ def test_any_schedule_gives_the_plain_tokens(
         chunked_prefill=True,
     )
     engine = Engine(LimitedPool(executor, num_blocks), config)
+    outputs: dict[str, tuple[int, ...]] = {}
     for index, prompt in enumerate(prompts):
         engine.add(str(index), prompt, SamplingParams(max_tokens=12, ignore_eos=True))
         if data.draw(st.booleans()):
-            engine.step()
-    # Steps taken between the adds have given tokens too, so the comparison is on the sequences' ends.
-    outputs = run_engine(engine)
+            take_step(engine, outputs)
+    while engine.has_work:
+        take_step(engine, outputs)
     for index, prompt in enumerate(prompts):
-        plain = plain_tokens(executor, prompt, 12)
-        got = outputs[str(index)]
-        assert got == plain[12 - len(got) :]
+        assert outputs[str(index)] == plain_tokens(executor, prompt, 12)
 
 
 class LimitedPool:
@@ -145,3 +141,12 @@ def test_a_long_text_is_equal_to_the_bit_across_tiles(executor: TorchExecutor, p
         logits = executor.logits(batch)[1 if others_first else 0]
         start += size
         assert torch.equal(logits, plain_logits(executor, tokens[:start]))
+
+
+def test_a_text_is_equal_to_the_bit_beside_a_much_longer_one(executor: TorchExecutor) -> None:
+    tokens = tuple(3 + (5 * i * i + i) % 260 for i in range(1500))
+    short, long = tuple(range(50)), tuple(range(50, 150))
+    executor.logits((chunk("short", tokens[:700], 0, short), chunk("long", tokens[:1499], 0, long)))
+    both = executor.logits((chunk("short", tokens[700:701], 700, short), chunk("long", tokens[1499:], 1499, long)))
+    assert torch.equal(both[0], plain_logits(executor, tokens[:701]))
+    assert torch.equal(both[1], plain_logits(executor, tokens))
