@@ -1,0 +1,120 @@
+"""Paged attention against the formula in float64, through scattered blocks, chunks and tiles."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from runners.runtime.attention import TILE, AttentionPlanner, KVCache, Slots, attend, use_bf16_products
+from runners.runtime.loader import ModelConfig
+
+BLOCK_SIZE, NUM_BLOCKS = 16, 240
+CONFIG = ModelConfig(
+    num_layers=2,
+    hidden_size=96,
+    num_heads=6,
+    num_kv_heads=2,
+    head_dim=16,
+    ffn_size=32,
+    vocab_size=8,
+    rope_theta=1e4,
+    norm_eps=1e-5,
+    max_model_len=2048,
+    tied_embeddings=True,
+)
+
+
+class PagedText:
+    """A sequence's random keys and values, and the shuffled blocks they are written to."""
+
+    def __init__(self, length: int, blocks: list[int], seed: int) -> None:
+        draw = torch.Generator().manual_seed(seed)
+        self.keys = torch.randn(length, 2, 16, generator=draw).to(torch.bfloat16)
+        self.values = torch.randn(length, 2, 16, generator=draw).to(torch.bfloat16)
+        self.queries = torch.randn(length, 6, 16, generator=draw)
+        self.table = tuple(blocks.pop() for _ in range(-(-length // BLOCK_SIZE)))
+
+    def write(self, cache: KVCache, layer: int) -> None:
+        positions = torch.arange(len(self.keys))
+        slots = Slots(torch.tensor(self.table)[positions // BLOCK_SIZE], positions % BLOCK_SIZE)
+        cache.write(layer, slots, self.keys, self.values)
+
+    def expected(self, start: int, stop: int) -> torch.Tensor:
+        keys, values = self.keys.double(), self.values.double()
+        rows = []
+        for position in range(start, stop):
+            seen = slice(0, position + 1)
+            for head in range(6):
+                weights = torch.softmax(keys[seen, head // 3] @ self.queries[position, head].double(), dim=0)
+                rows.append(weights @ values[seen, head // 3])
+        return torch.stack(rows).view(stop - start, -1).float()
+
+
+@pytest.fixture(autouse=True)
+def inference_mode():
+    use_bf16_products()
+    with torch.inference_mode():
+        yield
+
+
+@pytest.fixture
+def blocks() -> list[int]:
+    blocks = list(range(NUM_BLOCKS))
+    random.Random(7).shuffle(blocks)
+    return blocks
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [(0, 1)],
+        [(15, 1), (16, 1), (200, 1), (31, 1)],
+        [(0, 40)],
+        [(5, 1), (10, 30), (0, 150)],
+        [(TILE - 1, 1), (TILE, 1), (3, 1)],
+        [(2 * TILE + 7, 1), (TILE - 20, 60)],
+    ],
+)
+def test_each_query_attends_to_its_own_text_up_to_itself(blocks: list[int], spans: list[tuple[int, int]]) -> None:
+    cache = KVCache(CONFIG, NUM_BLOCKS, BLOCK_SIZE)
+    texts = [PagedText(start + count, blocks, seed) for seed, (start, count) in enumerate(spans)]
+    for text in texts:
+        text.write(cache, layer=1)
+    planner = AttentionPlanner(CONFIG, NUM_BLOCKS, BLOCK_SIZE)
+    groups = planner.plan([(*span, text.table) for span, text in zip(spans, texts, strict=True)])
+    queries = torch.cat([text.queries[start:] for text, (start, _) in zip(texts, spans, strict=True)])
+    expected = torch.cat([text.expected(start, start + n) for text, (start, n) in zip(texts, spans, strict=True)])
+    torch.testing.assert_close(attend(queries, cache, 1, groups), expected, rtol=0.03, atol=0.03)
+
+
+def test_single_queries_share_one_group_and_a_long_chunk_is_cut() -> None:
+    planner = AttentionPlanner(CONFIG, NUM_BLOCKS, BLOCK_SIZE)
+    groups = planner.plan([(3, 1, (0,)), (40, 1, (1, 2, 3)), (0, 300, tuple(range(19)))])
+    assert [(group.rows.start, group.rows.stop, group.batch) for group in groups] == [
+        (0, 2, 2),
+        (2, 130, 1),
+        (130, 258, 1),
+        (258, 302, 1),
+    ]
+    for group in groups:
+        assert group.mask.shape[-1] % 32 == 0
+        assert (group.mask == 0).any(dim=-1).all()
+
+
+@pytest.mark.parametrize("position", [0, 31, 100, TILE - 1, TILE + 1, 2 * TILE + 300])
+def test_a_query_has_the_same_bits_alone_in_a_chunk_and_beside_longer_texts(blocks: list[int], position: int) -> None:
+    cache = KVCache(CONFIG, NUM_BLOCKS, BLOCK_SIZE)
+    text, longer = PagedText(position + 1, blocks, 1), PagedText(position + 700, blocks, 2)
+    for each in (longer, text):
+        each.write(cache, layer=0)
+    planner = AttentionPlanner(CONFIG, NUM_BLOCKS, BLOCK_SIZE)
+    first = max(position - 70, 0)
+    chunk = planner.plan([(first, position + 1 - first, text.table)])
+    alone = planner.plan([(position, 1, text.table)])
+    beside = planner.plan([(position + 699, 1, longer.table), (position, 1, text.table)])
+    one = attend(text.queries[position:], cache, 0, alone)[0]
+    assert torch.equal(attend(text.queries[first:], cache, 0, chunk)[-1], one)
+    both = torch.cat((longer.queries[-1:], text.queries[position:]))
+    assert torch.equal(attend(both, cache, 0, beside)[1], one)
