@@ -183,10 +183,9 @@ def _differences(
     base: TrialResult, trial: TrialResult, floors: Mapping[tuple[str, str], float]
 ) -> list[dict[str, Any]]:
     base_nodes, trial_nodes = ({run.node for run in t.valid_runs()} for t in (base, trial))
-    one_node = len(base_nodes | trial_nodes) == 1
     rows = []
     for metric in COMPARED:
-        interval = _interval(base, trial, metric, paired=one_node)
+        interval = _interval(base, trial, metric)
         if interval is None:
             continue
         reference = float(np.mean(base.values(metric)))
@@ -214,19 +213,18 @@ def _differences(
     return rows
 
 
-def _interval(base: TrialResult, trial: TrialResult, metric: str, *, paired: bool) -> Interval | None:
-    """Paired over the repeats that both trials have valid on one node; Welch's across nodes."""
+def _interval(base: TrialResult, trial: TrialResult, metric: str) -> Interval | None:
+    """Paired over the repeats that both trials have valid on the same node; Welch's where there is none."""
     before, after = base.values(metric), trial.values(metric)
     if not before or not after:
         return None
     if base.modelled or trial.modelled:
         return _model_error(float(np.mean(after) - np.mean(before)), min(len(before), len(after)))
-    if not paired:
-        return welch_interval(before, after)
     left, right = (
-        {run.repeat: v for run in t.valid_runs() if (v := run.values.get(metric)) is not None} for t in (base, trial)
+        {(run.repeat, run.node): v for run in t.valid_runs() if (v := run.values.get(metric)) is not None}
+        for t in (base, trial)
     )
-    shared = sorted(left.keys() & right.keys())
+    shared = sorted(left.keys() & right.keys()) if base.experiment_id == trial.experiment_id else []
     if not shared:
-        return None
-    return paired_interval([left[r] for r in shared], [right[r] for r in shared])
+        return welch_interval(before, after)
+    return paired_interval([left[pair] for pair in shared], [right[pair] for pair in shared])

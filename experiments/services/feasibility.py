@@ -50,8 +50,13 @@ def _faults(
         yield FieldError("workload.input_len", message, f"input and output: at most {longest_allowed} together")
     if cell.chip not in ("any", *chips):
         yield FieldError(_axis(whole, "chip"), f"no chip {cell.chip!r} in the catalog", ["any", *chips])
-    elif not any(matches(demand_of(cell, project_id), node) for node in nodes):
+        return
+    kinds = {node.labels["kind"] for node in nodes if matches(demand_of(cell, project_id), node)}
+    if not kinds:
         yield FieldError("nodes", _unmatched(cell), _offered(nodes))
+    elif len(kinds) > 1:
+        message = "these nodes are measured and modelled ones; one trial's runs must all be of one kind"
+        yield FieldError("nodes", message, [{"kind": kind} for kind in sorted(kinds)])
 
 
 def _axis(whole: ExperimentSpec, name: str) -> str:
@@ -62,7 +67,7 @@ def _unmatched(cell: ExperimentSpec) -> str:
     asked = [f"{key}: {value}" for key, value in cell.nodes.labels.items()]
     asked += [f"name: {' or '.join(cell.nodes.names)}"] if cell.nodes.names else []
     asked += [f"chip: {cell.chip}"] if cell.chip != "any" else []
-    return f"no registered node that serves this project has {', '.join(asked) or 'joined'}"
+    return f"no registered node that serves this project has {', '.join(asked) or 'kind: measured'}"
 
 
 def _offered(nodes: list[FreeNode]) -> dict[str, list[str]]:

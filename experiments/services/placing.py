@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from experiments.dispatch import BrokerDown, send_attempt, send_placement
 from experiments.models import ATTEMPT_LIVE, Attempt, Experiment, ExperimentState, Run, RunState
-from experiments.placement import NEVER, Demand, FreeNode, QueuedRun, Service, assign
+from experiments.placement import NEVER, Demand, FreeNode, QueuedRun, Repeat, Service, assign
 from experiments.services.feasibility import node_view
 from experiments.services.locks import lock_placing
 from hardware.models import LEASE_S, Node, NodeState
@@ -40,7 +40,8 @@ def place_runs() -> int:
         lock_placing()
         nodes = _free_nodes(timezone.now())
         queued = _queue() if nodes else []
-        pairs = assign(queued, nodes, _served({run.experiment_id for run in queued})) if queued else []
+        waiting = {run.experiment_id for run in queued}
+        pairs = assign(queued, nodes, _served(waiting), _held(waiting)) if queued else []
         attempts = [attempt for pair in pairs if (attempt := _assign_run(*pair))]
         if attempts:
             transaction.on_commit(partial(send_attempts, [attempt.pk for attempt in attempts]))
@@ -70,11 +71,17 @@ def _free_nodes(now: dt.datetime) -> list[FreeNode]:
 def _queue() -> list[QueuedRun]:
     active = Run.objects.filter(state=RunState.QUEUED, experiment__state=ExperimentState.ACTIVE)
     rows = active.values_list(
-        "pk", "experiment_id", "position", "experiment__project_id", "spec__chip_id", "experiment__spec__nodes"
+        "pk",
+        "experiment_id",
+        "position",
+        "repeat",
+        "experiment__project_id",
+        "spec__chip_id",
+        "experiment__spec__nodes",
     )
     return [
-        QueuedRun(pk, experiment, position, _demand(project, chip, nodes))
-        for pk, experiment, position, project, chip, nodes in rows
+        QueuedRun(pk, experiment, position, repeat, _demand(project, chip, nodes))
+        for pk, experiment, position, repeat, project, chip, nodes in rows
     ]
 
 
@@ -89,6 +96,14 @@ def _served(experiment_ids: set[int]) -> dict[int, Service]:
         under_way=under_way, last=Max("runs__attempts__assigned_at")
     )
     return {row.pk: Service(row.under_way, row.last or NEVER) for row in rows}
+
+
+def _held(experiment_ids: set[int]) -> dict[Repeat, int]:
+    """The node of each repeat that has begun, where it can still take runs; the latest, where it had to move."""
+    attempts = Attempt.objects.filter(run__experiment_id__in=experiment_ids)
+    working = attempts.filter(node__state__in=[NodeState.ONLINE, NodeState.BUSY]).order_by("pk")
+    rows = working.values_list("run__experiment_id", "run__repeat", "run__spec__chip_id", "node_id")
+    return {(experiment, repeat, chip): node for experiment, repeat, chip, node in rows}
 
 
 def _assign_run(run_id: int, node_id: int) -> Attempt | None:

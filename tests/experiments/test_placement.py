@@ -19,7 +19,8 @@ def node(node_id: int, project_id: int | None = None, chip_id: str = "", **label
 
 
 def queue(experiment_id: int, count: int, demand: Demand = ANYWHERE) -> list[QueuedRun]:
-    return [QueuedRun(experiment_id * 100 + place, experiment_id, place, demand) for place in range(count)]
+    """Runs of as many repeats, so that each is free to go to any node."""
+    return [QueuedRun(experiment_id * 100 + place, experiment_id, place, place, demand) for place in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,11 @@ def queue(experiment_id: int, count: int, demand: Demand = ANYWHERE) -> list[Que
         (Demand(1, labels=(("kind", "measured"), ("rack", "a"))), node(1, rack="a"), True),
         (Demand(1, names=("n1", "n2")), node(2), True),
         (Demand(1, names=("n1", "n2")), node(3), False),
+        (Demand(1), node(1, kind="modelled"), False),
+        (Demand(1, chip_id="h100"), node(1, chip_id="h100", kind="modelled"), True),
+        (Demand(1, labels=(("kind", "modelled"),)), node(1, kind="modelled"), True),
+        (Demand(1, names=("n1",)), node(1, kind="modelled"), True),
+        (Demand(1, labels=(("rack", "a"),)), node(1, kind="modelled", rack="a"), False),
     ],
 )
 def test_a_node_fits_by_project_chip_labels_and_name(demand: Demand, there: FreeNode, fits: bool) -> None:
@@ -60,7 +66,7 @@ def test_the_experiment_that_was_served_longest_ago_is_next() -> None:
 
 
 def test_a_node_skips_the_runs_that_are_not_for_its_chip() -> None:
-    runs = [*queue(1, 2, Demand(1, "a100")), QueuedRun(150, 1, 5, Demand(1, "h100"))]
+    runs = [*queue(1, 2, Demand(1, "a100")), QueuedRun(150, 1, 5, 0, Demand(1, "h100"))]
     assert assign(runs, [node(1, chip_id="h100")]) == [(150, 1)]
 
 
@@ -68,6 +74,35 @@ def test_nothing_is_assigned_where_nothing_fits() -> None:
     assert assign(queue(1, 3, Demand(1, "a100")), [node(1), node(2)]) == []
     assert assign([], [node(1)]) == []
     assert assign(queue(1, 3), []) == []
+
+
+def repeats(trials: int, count: int, demand: Demand = ANYWHERE) -> list[QueuedRun]:
+    return [QueuedRun(100 + place, 1, place, place // trials, demand) for place in range(trials * count)]
+
+
+def test_the_runs_of_one_repeat_stay_on_one_node_and_other_nodes_take_other_repeats() -> None:
+    runs = repeats(trials=2, count=2)
+    assert assign(runs, [node(1), node(2)]) == [(100, 1), (102, 2)]
+    assert assign(runs[1:], [node(2), node(1)], held={(1, 0, "any"): 1}) == [(102, 2), (101, 1)]
+    assert assign(runs[1:2], [node(2)], held={(1, 0, "any"): 1}) == []
+
+
+def test_each_chip_of_an_axis_has_its_own_node() -> None:
+    runs = [QueuedRun(1, 1, 0, 0, Demand(1, "a100")), QueuedRun(2, 1, 1, 0, Demand(1, "h100"))]
+    assert assign(runs, [node(1, chip_id="a100"), node(2, chip_id="h100")]) == [(1, 1), (2, 2)]
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.lists(st.sets(st.integers(1, 3)), min_size=1, max_size=40))
+def test_whenever_nodes_become_free_no_repeat_is_ever_split(trials: int, count: int, moments: list[set[int]]) -> None:
+    waiting, held, given_to = repeats(trials, count), {}, {}
+    for free in moments:
+        pairs = assign(waiting, [node(each) for each in sorted(free)], held=held)
+        by_id = {run.run_id: run for run in waiting}
+        for run_id, node_id in pairs:
+            group = by_id[run_id].group
+            assert given_to.setdefault(group, node_id) == node_id
+            held[group] = node_id
+        waiting = [run for run in waiting if run.run_id not in dict(pairs)]
 
 
 CHIPS = ("", "a100", "h100")
@@ -78,7 +113,10 @@ demands = st.builds(
     names=st.sampled_from(((), ("n1", "n2"))),
 )
 queues = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 30), demands), max_size=20).map(
-    lambda rows: [QueuedRun(index, *row) for index, row in enumerate(rows)]
+    lambda rows: [
+        QueuedRun(index, experiment, position, index, demand)
+        for index, (experiment, position, demand) in enumerate(rows)
+    ]
 )
 fleets = st.lists(st.tuples(st.sampled_from((None, 1, 2)), st.sampled_from(CHIPS)), max_size=6).map(
     lambda rows: [node(index, *row) for index, row in enumerate(rows)]

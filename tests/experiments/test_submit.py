@@ -105,6 +105,24 @@ def test_a_node_that_may_come_back_is_enough(state: str) -> None:
     assert submit(team()).runs.count() == 1
 
 
+def test_a_modelled_node_is_not_what_a_document_gets_without_asking() -> None:
+    chip("h100-sxm")
+    ready_node("virtual", kind="modelled", chip_id="h100-sxm")
+    message, _ = refused()["nodes"]
+    assert "kind: measured" in message
+    assert submit(team(), chip="h100-sxm").runs.count() == 1
+    assert submit(team(), nodes={"labels": {"kind": "modelled"}}).runs.count() == 1
+
+
+def test_measured_and_modelled_nodes_by_name_in_one_trial_are_refused() -> None:
+    chip("h100-sxm")
+    ready_node("virtual", kind="modelled", chip_id="h100-sxm")
+    ready_node("real")
+    message, allowed = refused(nodes={"names": ["real", "virtual"]})["nodes"]
+    assert "must all be of one kind" in message
+    assert allowed == [{"kind": "measured"}, {"kind": "modelled"}]
+
+
 def test_all_faults_are_told_at_once() -> None:
     ready_node()
     faults = refused(chip="chip-z", matrix={"model": ["gpt-9", "smollm2-135m-instruct"]})
