@@ -50,6 +50,7 @@ class WholeLab:
     def __init__(self, directory: Path) -> None:
         self.home = directory / "home"
         self._log = directory / "lab.log"
+        self._restarts: dict[str, int] = {}
         self._prepare()
 
     # From start to end -----------------------------------------------------------------------------------------------
@@ -120,11 +121,16 @@ class WholeLab:
     def kill(self, name: str) -> None:
         """kill -9, and waits until it is gone."""
         process = self.find(name)
+        self._restarts[name] = self._count_restarts(name)
         process.kill()
         self.wait(lambda: not is_running(process), 20)
 
     def wait_for_restart(self, name: str) -> None:
-        self.wait(lambda: f"{name} restarted" in self.said)
+        """Waits until the lab says that it has started it again since it was killed here."""
+        self.wait(lambda: self._count_restarts(name) > self._restarts[name])
+
+    def _count_restarts(self, name: str) -> int:
+        return self.output.count(f" {name} restarted\n")
 
     def _is_named(self, process: psutil.Process, name: str) -> bool:
         try:
@@ -173,10 +179,6 @@ class WholeLab:
         address = json.loads((self.home / "services.json").read_text())["DATABASE_URL"]
         with psycopg.connect(address, connect_timeout=10) as connection:
             return connection.execute(sql, parameters).fetchall()
-
-    @property
-    def broker_url(self) -> str:
-        return str(json.loads((self.home / "services.json").read_text())["REDIS_URL"])
 
     # Runs ------------------------------------------------------------------------------------------------------------
     def submit(self, document: dict[str, Any]) -> list[int]:

@@ -34,9 +34,9 @@ def document(duration_s: float, **changes: Any) -> dict[str, Any]:
     }
 
 
-def start_run(lab: WholeLab, duration_s: float) -> int:
+def start_run(lab: WholeLab, duration_s: float, **changes: Any) -> int:
     """A run that is under way: some of what it measured is stored."""
-    (run_id,) = lab.submit(document(duration_s))
+    (run_id,) = lab.submit(document(duration_s, **changes))
     wait_until_measuring(lab, run_id, 1)
     return run_id
 
