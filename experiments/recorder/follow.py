@@ -23,7 +23,7 @@ from django.utils import timezone
 from experiments.models import ATTEMPT_LIVE, Attempt, AttemptState
 from experiments.recorder.batch import next_batch
 from experiments.recorder.store import Cursor, store_events
-from experiments.recorder.trim import Trimmer, drop_unfillable_tail
+from experiments.recorder.trim import Trimmer, drop_unfillable_tail, is_wrong_type
 from experiments.services import finish_attempt
 from experiments.services.node_lease import LATE_EVENTS_S
 from hardware.broker import stream_key
@@ -79,10 +79,9 @@ class Recorder:
                 del memory[attempt_id]
 
     def _read_and_store(self, by_key: dict[str, Cursor], block_ms: int) -> int:
-        positions: dict[Any, Any] = {key: f"{c.number}-{c.stored_seq}" for key, c in by_key.items()}
-        answer: Any = self._broker.xread(positions, count=READ_COUNT, block=block_ms) or []
+        positions = {key: f"{c.number}-{c.stored_seq}" for key, c in by_key.items()}
         stored = 0
-        for key, entries in answer:
+        for key, entries in read_streams(self._broker, positions, block_ms):
             stored += self._guarded(by_key[key.decode()], partial(self._store, entries))
         return stored
 
@@ -128,6 +127,31 @@ class Recorder:
 
     def _may_read(self, cursor: Cursor) -> bool:
         return time.monotonic() >= self._paused_until.get(cursor.attempt_id, 0.0)
+
+
+def read_streams(broker: redis.Redis, positions: dict[str, str], block_ms: int) -> list[Any]:
+    """What lies past each position, as `XREAD` gives it. A key that is no stream would refuse the reading of all: it
+    is removed, and its node sends again from what is stored."""
+    try:
+        return _xread(broker, positions, block_ms)
+    except redis.ResponseError as error:
+        if not is_wrong_type(error):
+            raise
+    found: list[Any] = []
+    for key, position in positions.items():
+        try:
+            found += _xread(broker, {key: position}, None)
+        except redis.ResponseError as error:
+            if not is_wrong_type(error):
+                raise
+            log.warning("%s is no stream, and is removed: only its node could write it", key)
+            broker.unlink(key)
+    return found
+
+
+def _xread(broker: redis.Redis, positions: dict[Any, Any], block_ms: int | None) -> list[Any]:
+    answer: Any = broker.xread(positions, count=READ_COUNT, block=block_ms)
+    return answer or []
 
 
 def open_cursors() -> list[Cursor]:

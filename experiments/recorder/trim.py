@@ -21,7 +21,8 @@ from hardware.broker import stream_key
 
 KEPT_S = 60.0
 SWEEP_EVERY_S = 30.0
-STREAM_KEY = re.compile(rb"^node:(?P<slug>[^:]+):run:(?P<run>\d+)$")
+# No run has a longer number: a key that a node named otherwise is needed by nobody.
+STREAM_KEY = re.compile(rb"node:(?P<slug>[A-Za-z0-9_-]+):run:(?P<run>\d{1,18})")
 
 # Atomic, so that a node that has just begun to send again keeps what it sent.
 DROP_TAIL = """
@@ -57,19 +58,33 @@ class Trimmer:
             while len(history) > 1 and history[1][0] <= now - KEPT_S:
                 history.popleft()
             if history[0][0] <= now - KEPT_S and history[0][1] > 0:
-                key = stream_key(cursor.node_slug, cursor.run_id)
-                self._broker.xtrim(key, minid=f"{cursor.number}-{history[0][1]}", approximate=False)
+                self._trim_stream(cursor, history[0][1])
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_EVERY_S
             sweep_ended_streams(self._broker)
+
+
+    def _trim_stream(self, cursor: Cursor, stored_seq: int) -> None:
+        key = stream_key(cursor.node_slug, cursor.run_id)
+        try:
+            self._broker.xtrim(key, minid=f"{cursor.number}-{stored_seq}", approximate=False)
+        except redis.ResponseError as error:
+            # The next reading removes it.
+            if not is_wrong_type(error):
+                raise
+
+
+def is_wrong_type(error: redis.ResponseError) -> bool:
+    """Whether the broker refused because the key holds something else than a stream."""
+    return str(error).startswith("WRONGTYPE")
 
 
 def sweep_ended_streams(broker: redis.Redis, kept_s: float = KEPT_S) -> int:
     """Removes the streams of runs that have no live attempt on their node and had none in the last `kept_s`."""
     removed = 0
     for key in broker.scan_iter(match="node:*:run:*", count=1000):
-        found = STREAM_KEY.match(key)
-        if found and not _is_needed(found["slug"].decode(), int(found["run"]), kept_s):
+        found = STREAM_KEY.fullmatch(key)
+        if not found or not _is_needed(found["slug"].decode(), int(found["run"]), kept_s):
             removed += int(broker.unlink(key))
     return removed
 

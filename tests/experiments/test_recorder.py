@@ -240,6 +240,40 @@ def test_one_attempts_trouble_stops_no_other(
     assert attempt.stored_seq == 0
 
 
+def test_a_key_that_is_no_stream_is_removed_and_stops_no_other(broker: redis.Redis, attempt: Attempt) -> None:
+    other, key = claimed(), stream_key(attempt.node.slug, attempt.run_id)
+    broker.set(key, "put there by its node")
+    send(broker, other, sample(1.0))
+    recorder = Recorder(broker)
+    turn_until(recorder, other, 1)
+    assert not broker.exists(key)
+    send(broker, attempt, sample(1.0))
+    turn_until(recorder, attempt, 1)
+
+
+def test_trimming_leaves_a_key_that_is_no_stream_to_the_reader(
+    broker: redis.Redis, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, other = Recorder(broker), claimed()
+    for one in (attempt, other):
+        send(broker, one, sample(1.0), sample(2.0))
+        turn_until(recorder, one, 2)
+    monkeypatch.setattr("experiments.recorder.trim.KEPT_S", 0.0)
+    recorder.trim_now()
+    broker.unlink(stream_key(attempt.node.slug, attempt.run_id))
+    broker.set(stream_key(attempt.node.slug, attempt.run_id), "put there by its node")
+    recorder.trim_now()
+    assert broker.xlen(stream_key(other.node.slug, other.run_id)) == 1
+
+
+@pytest.mark.parametrize("run", ["9" * 5000, "9" * 19, "1e3", "\N{ARABIC-INDIC DIGIT ONE}"])
+def test_a_stream_that_can_belong_to_no_run_is_swept(broker: redis.Redis, attempt: Attempt, run: str) -> None:
+    key = f"node:{attempt.node.slug}:run:{run}"
+    broker.xadd(key, {"e": "{}"})
+    sweep_ended_streams(broker)
+    assert not broker.exists(key)
+
+
 def test_the_loop_outlives_lost_connections_to_both_servers(broker: redis.Redis, attempt: Attempt) -> None:
     stop = threading.Event()
 
