@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 PROGRESS_EVERY_S = 0.5
 ENDED = 1000
 FAILED = 1011
-AFTER = re.compile(r"(\d{1,9})-(\d{1,18})")
+AFTER = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 
 
 class Refused(Exception):

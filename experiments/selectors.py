@@ -66,7 +66,8 @@ class ProjectUnclear(Exception):
     """No project was named and the user has not exactly one, or he is not in the one that was named."""
 
     def __init__(self, slug: str | None, own: Sequence[str]) -> None:
-        super().__init__(f"you are in no project {slug!r}" if slug else "say which project")
+        unnamed = "say which project" if own else "you are in no project yet: ask an admin to add you to one"
+        super().__init__(f"you are in no project {slug!r}" if slug else unnamed)
         self.allowed = list(own)
 
 

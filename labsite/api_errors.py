@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
-from django.core.exceptions import ObjectDoesNotExist, RequestDataTooBig
+from django.core.exceptions import ObjectDoesNotExist, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
@@ -76,6 +76,8 @@ def answer_for(error: Exception) -> JsonResponse:
             return error_response(400, str(error), one_error(error.field, error.message, error.allowed))
         case RequestDataTooBig():
             return error_response(413)
+        case SuspiciousOperation():
+            return error_response(400)
         case HttpError():
             detail = str(error) if error.message != "Unauthorized" else ""
             return error_response(error.status_code, detail)

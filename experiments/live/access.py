@@ -26,7 +26,11 @@ def origin_is_ours(headers: Mapping[str, str]) -> bool:
     origin = headers.get("origin")
     if origin is None:
         return False
-    return urlsplit(origin).netloc == headers.get("host") or origin in settings.CSRF_TRUSTED_ORIGINS
+    try:
+        host = urlsplit(origin).netloc
+    except ValueError:  # no address at all, such as http://[
+        return False
+    return host == headers.get("host") or origin in settings.CSRF_TRUSTED_ORIGINS
 
 
 def person_of(scope: Mapping[str, Any]) -> User | None:

@@ -56,6 +56,10 @@ def test_a_body_past_the_servers_own_limit_is_a_413(caller: Caller) -> None:
     refused(caller.post("/node/join", {"token": "x" * 2000}), 413)
 
 
+def test_more_parameters_than_the_server_reads_are_a_400(caller: Caller) -> None:
+    refused(caller.get("/experiments?" + "a=1&" * 2000), 400)
+
+
 def test_a_wrong_host_is_a_400_in_the_one_shape(caller: Caller) -> None:
     refused(caller.get("/experiments", Host="evil.example"), 400)
 

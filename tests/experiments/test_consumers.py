@@ -116,10 +116,11 @@ class TestAccess:
         with web.socket(self.path_of(path, attempt), headers={"Origin": f"http://{web.host}"}) as socket:
             assert close_code(socket) == 4401
 
+    @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://["])
     def test_a_session_from_another_sites_page_is_closed_with_4403(
-        self, web: WebProcess, path: str, attempt: Attempt, member: User
+        self, web: WebProcess, path: str, attempt: Attempt, member: User, origin: str
     ) -> None:
-        headers = session_headers(member, "http://evil.example")
+        headers = session_headers(member, origin)
         with web.socket(self.path_of(path, attempt), headers=headers) as socket:
             assert close_code(socket) == 4403
 
