@@ -31,6 +31,7 @@ from runners.spec import RunSpec
 from runners.spool import SpoolWriter
 
 STOPPED = 128 + signal.SIGTERM
+REST_WAIT_S = 5.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -56,6 +57,8 @@ def main(argv: list[str] | None = None) -> int:
         # A fault of ours: the run is reported with it, and the whole trace goes to the agent's log of the run.
         traceback.print_exc()
         report = failure(f"the run broke down: {type(error).__name__}: {error}", False, facts, options.modelled)
+    if not processes.end_rest_of_group(REST_WAIT_S):
+        journal.log("error", "execute", "processes of this run are left, and can't be killed")
     journal.close_with(report)
     return 0
 

@@ -76,6 +76,24 @@ def signal_group(pgid: int, signum: int) -> None:
         return
 
 
+def end_rest_of_group(wait_s: float) -> bool:
+    """Kills whatever a dead child left in the group that this process leads. True once none is left; a process that
+    leads no group of its own has no say over others, and changes nothing."""
+    if os.getpgrp() != os.getpid():
+        return True
+    deadline = time.monotonic() + wait_s
+    while rest := [one for one in psutil.process_iter() if one.pid != os.getpid() and _in_group(one, os.getpid())]:
+        if time.monotonic() > deadline:
+            return False
+        for process in rest:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        time.sleep(POLL_S)
+    return True
+
+
 def marked_processes(name: str, value: str) -> list[psutil.Process]:
     """Living processes that were started with `name=value` in their environment (of those that we may look at)."""
     found = []
