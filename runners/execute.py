@@ -27,6 +27,7 @@ from runners.execution.errors import RunFailed
 from runners.execution.journal import Journal
 from runners.execution.measured import execute_measured
 from runners.execution.modelled import execute_modelled
+from runners.execution.peaks import read_peaks
 from runners.spec import RunSpec
 from runners.spool import SpoolWriter
 
@@ -46,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
             # No child and nothing to wait for: SIGTERM may end it where it stands.
             report = execute_modelled(spec, journal, facts)
         else:
+            facts["peaks"] = read_peaks(options.ceilings, spec.engine)
             report = asyncio.run(execute(spec, options.models, journal, facts))
     except asyncio.CancelledError:
         return STOPPED
@@ -71,6 +73,7 @@ def parse_options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--modelled", action="store_true", help="on a virtual clock, by the cost model of the spec's chip"
     )
+    parser.add_argument("--ceilings", type=Path, help="what this machine can do at most, as its agent measured it")
     parser.add_argument("--guard-fd", type=int, help="read end of a pipe that the parent holds open")
     return parser.parse_args(argv)
 

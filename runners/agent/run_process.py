@@ -18,6 +18,7 @@ from typing import Any
 
 from runners import processes
 from runners.agent.home import NodeHome
+from runners.agent.survey import CEILINGS_FILE
 from runners.events import Report
 from runners.spool import AttemptKey, SpoolComplete, SpoolWriter
 
@@ -49,7 +50,8 @@ class RunProcess:
         self._lifeline: int | None = lifeline
         command = [
             sys.executable, "-m", "runners.execute", "--spec", str(spec_file), "--spool", str(home.spool(key)),
-            "--models", str(models_dir), "--guard-fd", str(guard), *(["--modelled"] if modelled else []),
+            "--models", str(models_dir), "--ceilings", str(home.root / CEILINGS_FILE), "--guard-fd", str(guard),
+            *(["--modelled"] if modelled else []),
         ]  # fmt: skip
         try:
             with home.log(key).open("ab") as output:
