@@ -63,7 +63,6 @@ class Trimmer:
             self._sweep_at = now + SWEEP_EVERY_S
             sweep_ended_streams(self._broker)
 
-
     def _trim_stream(self, cursor: Cursor, stored_seq: int) -> None:
         key = stream_key(cursor.node_slug, cursor.run_id)
         try:
