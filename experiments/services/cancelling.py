@@ -6,13 +6,14 @@ from __future__ import annotations
 from functools import partial
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from experiments.lifecycle import Stop
 from experiments.models import RUN_ENDED, Experiment, ExperimentState, Run, RunState
 from experiments.services.attempts import drop_assignment
 from experiments.services.follow_up import follow_up
-from experiments.services.locks import lock_run
+from experiments.services.locks import lock_placing, lock_run
 from labsite.accounts.models import User
 from labsite.accounts.permissions import require_cancel
 
@@ -39,24 +40,35 @@ def stop_experiment(experiment_id: int, reason: str) -> bool:
 
 
 def stop_runs_of(experiment_id: int, reason: str) -> None:
+    """Ends every run of an experiment that is no longer active, so that nothing follows but what its nodes say."""
+    stop = Stop(RunState.CANCELLED, reason)
+    with transaction.atomic():
+        # A placer that assigns several of them would else wait for these rows, and this for its.
+        lock_placing()
+        _end_queued(Run.objects.filter(experiment_id=experiment_id), stop)
     open_runs = Run.objects.filter(experiment_id=experiment_id).exclude(state__in=RUN_ENDED)
-    # The last first: the runs before it stay in order if this is cut short.
-    for run_id in open_runs.order_by("-position").values_list("pk", flat=True):
-        stop_run(run_id, Stop(RunState.CANCELLED, reason))
+    for run_id in open_runs.values_list("pk", flat=True):
+        stop_run(run_id, stop)
+
+
+def _end_queued(runs: QuerySet[Run], stop: Stop) -> bool:
+    """QUEUED → what the stop says; False where none was queued."""
+    now = timezone.now()
+    ended = runs.filter(state=RunState.QUEUED).update(
+        state=stop.outcome,
+        reason=stop.reason,
+        ended_at=now,
+        cancel_requested_at=now,
+        cancel_outcome=stop.outcome,
+    )
+    return ended > 0
 
 
 @transaction.atomic
 def stop_run(run_id: int, stop: Stop) -> None:
     """Ends a run that runs nowhere; orders the end of one that does. The first order stands."""
     run = lock_run(run_id)
-    if run.state == RunState.QUEUED:
-        Run.objects.filter(pk=run_id, state=RunState.QUEUED).update(
-            state=stop.outcome,
-            reason=stop.reason,
-            ended_at=timezone.now(),
-            cancel_requested_at=timezone.now(),
-            cancel_outcome=stop.outcome,
-        )
+    if _end_queued(Run.objects.filter(pk=run_id), stop):
         transaction.on_commit(partial(follow_up, run_id, run.experiment_id))
         return
     unordered = Run.objects.filter(pk=run_id, cancel_requested_at=None, state__in=["assigned", "running"])

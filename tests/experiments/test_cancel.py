@@ -6,6 +6,8 @@ import datetime as dt
 
 import pytest
 from control_plane import live_attempt, person, ready_node, store_report, submit, team
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from experiments.models import Attempt, Experiment, Run
@@ -143,6 +145,18 @@ def test_cancelling_an_experiment_stops_all_that_is_left_of_it() -> None:
     assert set(experiment.runs.values_list("state", flat=True)) == {"cancelled"}
     experiment.refresh_from_db()
     assert experiment.state == "cancelled"
+
+
+def test_cancelling_an_experiment_takes_no_more_queries_for_more_queued_runs() -> None:
+    ready_node()
+    costs = []
+    for repeats in (2, 40):
+        experiment = submit(team(), repeats=repeats)
+        with CaptureQueriesContext(connection) as queries:
+            cancel_experiment(experiment.owner, experiment)
+        assert set(experiment.runs.values_list("state", "cancel_outcome")) == {("cancelled", "cancelled")}
+        costs.append(len(queries))
+    assert costs[0] == costs[1]
 
 
 def test_an_experiment_that_has_ended_can_not_be_cancelled() -> None:
