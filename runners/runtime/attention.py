@@ -1,10 +1,9 @@
 """Attention over a paged KV cache, the same to the bit for a sequence whatever else is in the batch.
 
-Keys and values are bf16. Scores are float32, with queries rounded to bf16 where the chip multiplies bf16
-(`use_bf16_products`), as are the weights of the values. Three things keep a query's result independent of batch,
-chunk and padding: a matmul's rows do not influence each other; keys are padded to whole spans, and a masked key adds
-an exact zero; and the sum over values runs in tiles of TILE keys counted from position 0, added in order, as longer
-inner dimensions may be split otherwise.
+Keys and values are bf16, scores and their sums float32. Three things keep a query's result independent of batch, chunk
+and padding: products whose rows do not influence each other (kernels/products.py); keys padded to whole spans, where a
+masked key adds an exact zero; and a sum over values in tiles of TILE keys from position 0, added in order. Queries and
+keys are padded to few sizes, so that the products' shapes can be tried beforehand (kernels/products_check.py).
 """
 
 from __future__ import annotations
@@ -13,23 +12,22 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 
+from runners.runtime.kernels.products import TILE, AttentionProducts
 from runners.runtime.loader import ModelConfig
 
-TILE = 512
-QUERY_CHUNK = 128
-"""Queries of one sequence that are taken at once: bounds the scores' memory, and the keys that causality masks."""
+QUERY_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Numbers of queries of one sequence that are taken at once; others are padded to the next."""
+
+QUERY_CHUNK = QUERY_SIZES[-1]
+"""Bounds the scores' memory, and the keys that causality masks."""
 
 _SPAN = 32
 """Keys are padded to a multiple of this: softmax then sums its vector lanes in the same order at any length."""
 
 _SMALLEST_PRODUCT = 16**3
 """Torch hands smaller batched products to another library, with another order of summation (mkldnn_gemm_min_size)."""
-
-
-def use_bf16_products() -> None:
-    """Let float32 matmuls of this process round their operands to bf16 where the chip has the instruction."""
-    torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]
 
 
 class KVCache:
@@ -52,15 +50,18 @@ class KVCache:
         self._keys[layer][:, slots.blocks, :, slots.offsets] = keys.transpose(0, 1)
         self._values[layer][:, slots.blocks, slots.offsets] = values
 
-    def gather(self, layer: int, group: QueryGroup) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys (batch · num_kv_heads, head_dim, num_keys) float32, values (…, num_keys, head_dim) bf16, of a group."""
+    def gather(
+        self, layer: int, group: QueryGroup, keys_dtype: torch.dtype, values_dtype: torch.dtype
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys (batch · num_kv_heads, head_dim, num_keys) and values (…, num_keys, head_dim) of a group."""
         batch_heads, num_blocks = group.table.shape
         flat = group.table.flatten()
         keys = self._keys[layer].flatten(0, 1).index_select(0, flat)
         values = self._values[layer].flatten(0, 1).index_select(0, flat)
-        whole = torch.empty(batch_heads, keys.shape[1], num_blocks, self.block_size)
+        whole = torch.empty(batch_heads, keys.shape[1], num_blocks, self.block_size, dtype=keys_dtype)
         whole.copy_(keys.view(batch_heads, num_blocks, *keys.shape[1:]).transpose(1, 2))
-        return whole.flatten(2), values.view(batch_heads, num_blocks * self.block_size, -1)
+        values = values.view(batch_heads, num_blocks * self.block_size, -1)
+        return whole.flatten(2), values.to(values_dtype)
 
 
 def _bf16_zeros(*shape: int) -> torch.Tensor:
@@ -79,8 +80,8 @@ class Slots:
 class QueryGroup:
     """Rows `rows` of a step: `num_queries` queries of each of `batch` sequences, one sequence after another.
 
-    `table` (batch · num_kv_heads, blocks) indexes (KV head, block) as one; `mask` (batch, 1, num_queries, num_keys) is
-    0 where a query may look and -inf elsewhere.
+    `table` (batch · num_kv_heads, blocks) indexes (KV head, block) as one; `mask` (batch, 1, padded queries, num_keys)
+    is 0 where a query may look and -inf elsewhere.
     """
 
     rows: slice
@@ -96,7 +97,7 @@ class AttentionPlanner:
     def __init__(self, config: ModelConfig, num_blocks: int, block_size: int) -> None:
         self._num_blocks, self._block_size = num_blocks, block_size
         self._heads = torch.arange(config.num_kv_heads)
-        self._min_keys = _SMALLEST_PRODUCT // (config.num_heads * config.head_dim) + 1
+        self._min_keys = min(_SMALLEST_PRODUCT // (config.num_heads * config.head_dim) + 1, TILE)
 
     def plan(self, spans: Seq[tuple[int, int, tuple[int, ...]]]) -> list[QueryGroup]:
         """Groups for sequences given as (start, number of tokens, block table), single tokens first."""
@@ -118,40 +119,46 @@ class AttentionPlanner:
             held = torch.tensor(blocks[:num_blocks])
             table[index, : len(held)] = held
         by_head = self._heads[None, :, None] * self._num_blocks + table[:, None, :]
-        last_visible = first[:, None] + torch.arange(count)
+        last_visible = first[:, None] + torch.arange(next(size for size in QUERY_SIZES if size >= count))
         hidden = torch.arange(num_blocks * self._block_size) > last_visible[:, None, :, None]
         mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))
         rows = slice(row, row + len(spans) * count)
         return QueryGroup(rows, len(spans), count, by_head.flatten(0, 1), mask)
 
+    def key_sizes(self) -> tuple[int, ...]:
+        """Numbers of keys, ascending, that a tile can be padded to."""
+        return tuple(sorted({self._padded_blocks(keys) * self._block_size for keys in range(1, TILE + 1)}))
+
     def _padded_blocks(self, num_keys: int) -> int:
-        """Blocks for so many keys, rounded up to few distinct sizes: kernels are compiled per shape."""
-        whole, rest = divmod(max(num_keys, self._min_keys), TILE)
-        size = 0
-        if rest:
-            size = max(1 << (rest - 1).bit_length(), _SPAN)
-            if size > _SPAN and rest <= size // 4 * 3:
-                size = size // 4 * 3
-            size = -(-size // _SPAN) * _SPAN
+        """Blocks for so many keys, those of the last tile rounded up to few distinct sizes."""
+        whole, rest = divmod(num_keys - 1, TILE)
+        rest = max(rest + 1, self._min_keys)
+        size = max(1 << (rest - 1).bit_length(), _SPAN)
+        if size > _SPAN and rest <= size // 4 * 3:
+            size = size // 4 * 3
+        size = -(-size // _SPAN) * _SPAN
         return -(-(whole * TILE + size) // self._block_size)
 
 
-def attend(queries: torch.Tensor, cache: KVCache, layer: int, groups: Seq[QueryGroup]) -> torch.Tensor:
+def attend(
+    queries: torch.Tensor, cache: KVCache, layer: int, groups: Seq[QueryGroup], products: AttentionProducts
+) -> torch.Tensor:
     """Attention output (rows, heads · head_dim) float32 for scaled, rotated queries (rows, heads, head_dim) float32."""
-    parts = [_attend_group(queries[group.rows], cache, layer, group) for group in groups]
+    parts = [_attend_group(queries[group.rows], cache, layer, group, products) for group in groups]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _attend_group(queries: torch.Tensor, cache: KVCache, layer: int, group: QueryGroup) -> torch.Tensor:
-    keys, values = cache.gather(layer, group)
+def _attend_group(
+    queries: torch.Tensor, cache: KVCache, layer: int, group: QueryGroup, products: AttentionProducts
+) -> torch.Tensor:
+    keys, values = cache.gather(layer, group, products.keys_dtype, products.values_dtype)
     heads, dim = queries.shape[1:]
+    padded = group.mask.shape[2]
     by_head = queries.view(group.batch, group.num_queries, heads, dim).transpose(1, 2)
-    by_head = by_head.reshape(keys.shape[0], -1, dim)
-    scores = torch.bmm(by_head, keys)
-    scores.view(group.batch, heads, group.num_queries, -1).add_(group.mask)
-    weights = torch.softmax(scores, dim=-1).to(torch.bfloat16)
-    out = torch.bmm(weights[:, :, :TILE], values[:, :TILE]).to(torch.float32)
-    for start in range(TILE, values.shape[1], TILE):
-        out += torch.bmm(weights[:, :, start : start + TILE], values[:, start : start + TILE])
-    out = out.view(group.batch, heads, group.num_queries, dim).transpose(1, 2)
-    return out.reshape(-1, heads * dim)
+    if padded > group.num_queries:
+        by_head = F.pad(by_head, (0, 0, 0, padded - group.num_queries))
+    scores = products.scores(by_head.reshape(keys.shape[0], -1, dim), keys)
+    scores.view(group.batch, heads, padded, -1).add_(group.mask)
+    out = products.mix(torch.softmax(scores, dim=-1), values)
+    out = out.view(group.batch, heads, padded, dim)[:, :, : group.num_queries]
+    return out.transpose(1, 2).reshape(-1, heads * dim)

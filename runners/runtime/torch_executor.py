@@ -15,9 +15,11 @@ import numpy as np
 import psutil
 import torch
 
-from runners.runtime.attention import AttentionPlanner, KVCache, Slots, use_bf16_products
+from runners.runtime.attention import QUERY_SIZES, AttentionPlanner, KVCache, Slots
 from runners.runtime.executor import ScheduledSequence, StepResult
 from runners.runtime.kernels.interface import KernelSet
+from runners.runtime.kernels.products import use_bf16_products
+from runners.runtime.kernels.products_check import AttentionShape, choose_products
 from runners.runtime.kernels.selfcheck import Choice, Weights, choose_kernels, is_batch_invariant
 from runners.runtime.loader import ModelConfig, load_model
 from runners.runtime.models.llama import Llama, StepInput
@@ -37,7 +39,7 @@ class TorchExecutor:
         self.config: ModelConfig = model.config
         self._model, self._kernels = model, kernels
         with torch.inference_mode():
-            self._batch_invariant = is_batch_invariant(kernels)
+            self._batch_invariant = is_batch_invariant(model.row_functions(), kernels.hidden_dtype)
         self._cache = KVCache(model.config, num_blocks, block_size)
         self._planner = AttentionPlanner(model.config, num_blocks, block_size)
 
@@ -63,6 +65,7 @@ class TorchExecutor:
         return {
             "weights": self._kernels.weights,
             "kernels": self._kernels.name,
+            "attention_products": self._model.products.name,
             "batch_invariant": self._batch_invariant,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
@@ -120,10 +123,16 @@ def build(
     length = min(max_model_len or config.max_model_len, config.max_model_len)
     with torch.inference_mode():
         kernel_set = choose_kernels(weights, kernels)
-        model = Llama(config, model_weights, kernel_set, length)
+        products = choose_products(_attention_shape(config, block_size))
+        model = Llama(config, model_weights, kernel_set, products, length)
     if num_blocks is None:
         num_blocks = _blocks_in_memory(config, block_size)
     return TorchExecutor(model, kernel_set, num_blocks=num_blocks, block_size=block_size, max_model_len=length)
+
+
+def _attention_shape(config: ModelConfig, block_size: int) -> AttentionShape:
+    sizes = AttentionPlanner(config, 1, block_size).key_sizes()
+    return AttentionShape(config.num_heads, config.num_kv_heads, config.head_dim, QUERY_SIZES, sizes)
 
 
 def _blocks_in_memory(config: ModelConfig, block_size: int) -> int:

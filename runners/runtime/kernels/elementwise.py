@@ -10,6 +10,9 @@ import torch.nn.functional as F
 
 from runners.runtime.kernels.rows import row_blocks
 
+_COLUMNS = 16384
+"""Wider rows are cut: one row alone must stay on one thread (see rows.py)."""
+
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """x / sqrt(mean(x²) + eps) * weight along the last dimension, computed in float32, in the type of x."""
@@ -35,6 +38,8 @@ def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
     """silu(gate) * up for gate_up (rows, 2 · ffn), gate first; (rows, ffn)."""
     gate, up = gate_up.chunk(2, dim=-1)
     out = torch.empty_like(up, memory_format=torch.contiguous_format)
-    for block in row_blocks(*gate.shape):
-        torch.ops.aten.silu.out(gate[block], out=out[block])
+    for columns in range(0, gate.shape[1], _COLUMNS):
+        taken = slice(columns, columns + _COLUMNS)
+        for block in row_blocks(gate.shape[0], min(gate.shape[1], _COLUMNS)):
+            torch.ops.aten.silu.out(gate[block, taken], out=out[block, taken])
     return out.mul_(up)

@@ -2,10 +2,13 @@
 
 A kernel set fixes the precision: the type of the hidden states that go in (`hidden_dtype`) and how weights are kept.
 Every result row depends on its own input row alone, never on how many rows share the call; `selfcheck.py` tries it.
+Attention's products are an interface of their own, in products.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -41,3 +44,12 @@ class KernelSet(Protocol):
     def linear(self, weight: torch.Tensor) -> Linear: ...
 
     def gated_ffn(self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> GatedFFN: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowFunction:
+    """Something that takes rows (rows, in_features) to rows, with about `multiply_adds` for each."""
+
+    compute: Callable[[torch.Tensor], torch.Tensor]
+    in_features: int
+    multiply_adds: int

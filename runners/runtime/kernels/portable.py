@@ -1,7 +1,8 @@
 """Plain torch kernels for any chip: the fallback, and the reference that the native kernels are tested against.
 
-bf16 multiplies with `F.linear`. int8 accumulates in float64, which holds every int32 sum exactly, so that it gives
-the very numbers of an exact integer kernel, slowly.
+bf16 multiplies with `F.linear`. int8 multiplies whole numbers in float32, few enough at a time that every partial sum
+is exact in any order (also where the chip rounds operands to bf16, which holds them), so that it gives the very
+numbers of an exact integer kernel, slowly.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import torch.nn.functional as F
 from runners.runtime.kernels.elementwise import swiglu
 from runners.runtime.kernels.interface import GatedFFN, Linear
 from runners.runtime.quantize.int8 import quantize_rows
+
+_EXACT_TERMS = 2**24 // 127**2
+"""So many products of int8 numbers sum to whole numbers that float32 holds."""
 
 
 class Bf16Linear:
@@ -33,14 +37,22 @@ class Int8Linear:
 
     def __init__(self, weight: torch.Tensor) -> None:
         quantized, scale = quantize_rows(weight)
-        self._weight = quantized.to(torch.float64).t()
+        self._parts = torch.split(quantized.to(torch.float32).t(), _EXACT_TERMS)
         self._scale = scale.flatten()
         self.weight_bytes = quantized.nbytes + self._scale.nbytes
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         quantized, scale = quantize_rows(x)
-        sums = quantized.to(torch.float64) @ self._weight
-        return (sums.to(torch.float32) * self._scale).mul_(scale)
+        terms = zip(torch.split(quantized.to(torch.float32), _EXACT_TERMS, dim=1), self._parts, strict=True)
+        sums = self._exact_sum([x_part @ weight_part for x_part, weight_part in terms])
+        return sums.mul_(self._scale).mul_(scale)
+
+    @staticmethod
+    def _exact_sum(parts: list[torch.Tensor]) -> torch.Tensor:
+        """Rounded to float32 once."""
+        if len(parts) == 1:
+            return parts[0]
+        return torch.stack(parts).sum(dim=0, dtype=torch.float64).to(torch.float32)
 
     def add(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
         return residual.add_(self(x))

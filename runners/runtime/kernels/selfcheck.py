@@ -1,25 +1,29 @@
-"""Chooses the kernels for a chip, by trying on the chip what they promise.
+"""Chooses the linear layers' kernels for a chip, by trying on the chip what they promise.
 
 int8 sums must be exact (a chip without VNNI saturates 16-bit halves), or the portable kernels are taken. That a row's
-result does not depend on the rows beside it is tried for the linear layers and for attention's products; where it
-does not hold, the kernels still run and the run's facts say `batch_invariant: false`.
+result does not depend on the rows beside it is tried too: for int8 it follows from the exact sums; where it does not
+hold for bf16, the kernels still run and the run's facts say `batch_invariant: false`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Literal
 
 import torch
 
 from runners.runtime.kernels import onednn, portable
-from runners.runtime.kernels.interface import KernelSet
+from runners.runtime.kernels.interface import KernelSet, RowFunction
 
 Weights = Literal["bf16", "int8"]
 Choice = Literal["auto", "torch", "native"]
 
 _ROWS, _OUT, _IN = 49, 192, 1536
-_SHARES = (1, 2, 3, 8, 17, 32)
+
+_SHARES = (1, 2, 3, 4, 7, 8, 16, 17, 32, 33, 64, 100, 128, 256)
+_MOST_ROWS, _LEAST_ROWS = 300, 34
+_MULTIPLY_ADDS = 1.5e9
+"""For the call with the most rows: a large model tries fewer."""
 
 
 class KernelsUnavailable(RuntimeError):
@@ -44,11 +48,16 @@ def choose_kernels(weights: Weights, choice: Choice = "auto") -> KernelSet:
     return plain
 
 
-def is_batch_invariant(kernels: KernelSet) -> bool:
-    """Whether, with this set on this chip and thread count, a row's result has the same bits in any batch."""
-    linear = kernels.linear(_draw(_OUT, _IN) * 0.05)
-    rows = _draw(_ROWS, _IN).to(kernels.hidden_dtype)
-    return _rows_are_independent(linear, rows) and _attention_is_independent()
+def is_batch_invariant(functions: Iterable[RowFunction], dtype: torch.dtype) -> bool:
+    """Whether, on this chip with the present threads, a row's result has the same bits in any batch."""
+    return all(_rows_are_independent(function, dtype) for function in functions)
+
+
+def _rows_are_independent(function: RowFunction, dtype: torch.dtype) -> bool:
+    count = min(max(int(_MULTIPLY_ADDS / function.multiply_adds), _LEAST_ROWS), _MOST_ROWS)
+    rows = _draw(count, function.in_features).to(dtype)
+    whole = function.compute(rows)
+    return all(torch.equal(function.compute(rows[-share:]), whole[-share:]) for share in _SHARES if share < count)
 
 
 def _native_is_right(weights: Weights) -> bool:
@@ -57,31 +66,9 @@ def _native_is_right(weights: Weights) -> bool:
     if weights == "bf16":
         return torch.ops.mkldnn._is_mkldnn_bf16_supported()  # type: ignore[no-any-return]
     weight, rows = _draw(_OUT, _IN), _draw(_ROWS, _IN)
-    weight[0], rows[0] = 1.0, 1.0
-    return torch.equal(onednn.Int8Linear(weight)(rows), portable.Int8Linear(weight)(rows))
-
-
-def _attention_is_independent() -> bool:
-    """The two products of attention.py: rows apart, and inner dimensions padded with zeros up to a tile."""
-    queries, keys, values = _draw(4, _ROWS, 64), _draw(4, 64, 512), _draw(4, 512, 64).to(torch.bfloat16)
-    keys[:, :, 128:] = 0.0
-    weights = torch.softmax(_draw(4, _ROWS, 512), dim=-1)
-    weights[:, :, 128:] = 0.0
-    weights = weights.to(torch.bfloat16)
-    padded = torch.bmm(weights, values)
-    short = torch.bmm(weights[:, :, :128], values[:, :128])
-    return (
-        torch.equal(padded, short)
-        and _rows_are_independent(lambda rows: torch.bmm(rows, keys), queries, dim=1)
-        and _rows_are_independent(lambda rows: torch.bmm(rows, values), weights, dim=1)
-    )
-
-
-def _rows_are_independent(compute: Callable[[torch.Tensor], torch.Tensor], rows: torch.Tensor, dim: int = 0) -> bool:
-    whole = compute(rows)
-    return all(
-        torch.equal(compute(rows.narrow(dim, 0, share).contiguous()), whole.narrow(dim, 0, share)) for share in _SHARES
-    )
+    weight[0], weight[1], rows[0] = 1.0, -1.0, 1.0  # the largest sums, of either sign
+    native, plain = onednn.Int8Linear(weight), portable.Int8Linear(weight)
+    return all(torch.equal(native(rows[:count]), plain(rows[:count])) for count in (1, 4, _ROWS))
 
 
 def _draw(*shape: int) -> torch.Tensor:

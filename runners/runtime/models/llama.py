@@ -14,7 +14,8 @@ import torch
 
 from runners.runtime.attention import KVCache, QueryGroup, Slots, attend
 from runners.runtime.kernels.elementwise import apply_rope_, rms_norm, rope_table
-from runners.runtime.kernels.interface import GatedFFN, KernelSet, Linear
+from runners.runtime.kernels.interface import GatedFFN, KernelSet, Linear, RowFunction
+from runners.runtime.kernels.products import AttentionProducts
 from runners.runtime.loader import LayerWeights, ModelConfig, ModelWeights
 
 
@@ -42,8 +43,15 @@ class _Layer:
 class Llama:
     """`config` and prepared weights. `weight_bytes` counts what one step over every layer and the head must read."""
 
-    def __init__(self, config: ModelConfig, weights: ModelWeights, kernels: KernelSet, max_model_len: int) -> None:
-        self.config = config
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: ModelWeights,
+        kernels: KernelSet,
+        products: AttentionProducts,
+        max_model_len: int,
+    ) -> None:
+        self.config, self.products = config, products
         self._dtype = kernels.hidden_dtype
         self._embedding = weights.embedding.to(torch.bfloat16)
         self._layers = [_Layer(layer, kernels) for layer in weights.layers]
@@ -65,6 +73,17 @@ class Llama:
         sampled = rms_norm(hidden[step.sampled_rows], self._final_norm, config.norm_eps)
         return self._head(sampled).to(torch.float32)
 
+    def row_functions(self) -> list[RowFunction]:
+        """The linear layers' shapes, as those of the first layer and the head, for a check of their independence."""
+        layer, hidden, ffn = self._layers[0], self.config.hidden_size, self.config.ffn_size
+        attention = self.config.num_heads * self.config.head_dim
+        return [
+            RowFunction(layer.qkv, hidden, hidden * self.config.qkv_size),
+            RowFunction(lambda x: layer.o.add(x, x.new_zeros(len(x), hidden)), attention, attention * hidden),
+            RowFunction(lambda x: layer.ffn(x, torch.zeros_like(x)), hidden, 3 * hidden * ffn),
+            RowFunction(self._head, hidden, hidden * self.config.vocab_size),
+        ]
+
     def _attend(
         self, index: int, qkv: torch.Tensor, turns: torch.Tensor, step: StepInput, cache: KVCache
     ) -> torch.Tensor:
@@ -74,4 +93,4 @@ class Llama:
         queries_keys = apply_rope_(heads[:, :rotated].to(torch.float32), turns)
         cache.write(index, step.slots, queries_keys[:, config.num_heads :], heads[:, rotated:])
         queries = queries_keys[:, : config.num_heads].mul(1.0 / math.sqrt(config.head_dim))
-        return attend(queries, cache, index, step.groups).to(self._dtype)
+        return attend(queries, cache, index, step.groups, self.products).to(self._dtype)

@@ -7,7 +7,9 @@ import random
 import pytest
 import torch
 
-from runners.runtime.attention import TILE, AttentionPlanner, KVCache, Slots, attend, use_bf16_products
+from runners.runtime.attention import QUERY_SIZES, AttentionPlanner, KVCache, Slots, attend
+from runners.runtime.kernels.products import TILE, AttentionProducts, ExactProducts, use_bf16_products
+from runners.runtime.kernels.products_check import AttentionShape, choose_products
 from runners.runtime.loader import ModelConfig
 
 BLOCK_SIZE, NUM_BLOCKS = 16, 240
@@ -66,6 +68,14 @@ def blocks() -> list[int]:
     return blocks
 
 
+@pytest.fixture(params=["chosen", "exact"])
+def products(request: pytest.FixtureRequest) -> AttentionProducts:
+    sizes = AttentionPlanner(CONFIG, NUM_BLOCKS, BLOCK_SIZE).key_sizes()
+    return (
+        choose_products(AttentionShape(6, 2, 16, QUERY_SIZES, sizes)) if request.param == "chosen" else ExactProducts()
+    )
+
+
 @pytest.mark.parametrize(
     "spans",
     [
@@ -77,7 +87,9 @@ def blocks() -> list[int]:
         [(2 * TILE + 7, 1), (TILE - 20, 60)],
     ],
 )
-def test_each_query_attends_to_its_own_text_up_to_itself(blocks: list[int], spans: list[tuple[int, int]]) -> None:
+def test_each_query_attends_to_its_own_text_up_to_itself(
+    blocks: list[int], products: AttentionProducts, spans: list[tuple[int, int]]
+) -> None:
     cache = KVCache(CONFIG, NUM_BLOCKS, BLOCK_SIZE)
     texts = [PagedText(start + count, blocks, seed) for seed, (start, count) in enumerate(spans)]
     for text in texts:
@@ -86,7 +98,7 @@ def test_each_query_attends_to_its_own_text_up_to_itself(blocks: list[int], span
     groups = planner.plan([(*span, text.table) for span, text in zip(spans, texts, strict=True)])
     queries = torch.cat([text.queries[start:] for text, (start, _) in zip(texts, spans, strict=True)])
     expected = torch.cat([text.expected(start, start + n) for text, (start, n) in zip(texts, spans, strict=True)])
-    torch.testing.assert_close(attend(queries, cache, 1, groups), expected, rtol=0.03, atol=0.03)
+    torch.testing.assert_close(attend(queries, cache, 1, groups, products), expected, rtol=0.03, atol=0.03)
 
 
 def test_single_queries_share_one_group_and_a_long_chunk_is_cut() -> None:
@@ -103,8 +115,24 @@ def test_single_queries_share_one_group_and_a_long_chunk_is_cut() -> None:
         assert (group.mask == 0).any(dim=-1).all()
 
 
-@pytest.mark.parametrize("position", [0, 31, 100, TILE - 1, TILE + 1, 2 * TILE + 300])
-def test_a_query_has_the_same_bits_alone_in_a_chunk_and_beside_longer_texts(blocks: list[int], position: int) -> None:
+@pytest.mark.parametrize("block_size", [8, 16, 32, 64, 128])
+def test_the_shapes_of_products_are_those_that_are_tried(block_size: int) -> None:
+    planner = AttentionPlanner(CONFIG, NUM_BLOCKS, block_size)
+    tried = set(planner.key_sizes())
+    for last in range(1400):
+        queries = 1 + last % 300
+        spans = [(last - last % 300, queries, tuple(range(200)))]
+        for group in planner.plan(spans):
+            whole, rest = divmod(group.mask.shape[-1], TILE)
+            assert rest in tried or (rest == 0 and whole > 0)
+            assert group.mask.shape[2] in QUERY_SIZES
+            assert group.mask.shape[2] < 2 * group.num_queries
+
+
+@pytest.mark.parametrize("position", [0, 31, 100, TILE - 1, TILE + 1, TILE + 20, 2 * TILE + 300])
+def test_a_query_has_the_same_bits_alone_in_a_chunk_and_beside_longer_texts(
+    blocks: list[int], products: AttentionProducts, position: int
+) -> None:
     cache = KVCache(CONFIG, NUM_BLOCKS, BLOCK_SIZE)
     text, longer = PagedText(position + 1, blocks, 1), PagedText(position + 700, blocks, 2)
     for each in (longer, text):
@@ -114,7 +142,7 @@ def test_a_query_has_the_same_bits_alone_in_a_chunk_and_beside_longer_texts(bloc
     chunk = planner.plan([(first, position + 1 - first, text.table)])
     alone = planner.plan([(position, 1, text.table)])
     beside = planner.plan([(position + 699, 1, longer.table), (position, 1, text.table)])
-    one = attend(text.queries[position:], cache, 0, alone)[0]
-    assert torch.equal(attend(text.queries[first:], cache, 0, chunk)[-1], one)
+    one = attend(text.queries[position:], cache, 0, alone, products)[0]
+    assert torch.equal(attend(text.queries[first:], cache, 0, chunk, products)[-1], one)
     both = torch.cat((longer.queries[-1:], text.queries[position:]))
-    assert torch.equal(attend(both, cache, 0, beside)[1], one)
+    assert torch.equal(attend(both, cache, 0, beside, products)[1], one)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runners.runtime.kernels import onednn, portable
 from runners.runtime.kernels.elementwise import apply_rope_, rms_norm, rope_table, swiglu
-from runners.runtime.kernels.interface import KernelSet
+from runners.runtime.kernels.interface import KernelSet, RowFunction
 from runners.runtime.kernels.rows import row_blocks
 from runners.runtime.kernels.selfcheck import choose_kernels, is_batch_invariant
 from runners.runtime.quantize.int8 import quantize_rows
@@ -44,12 +44,16 @@ def test_row_blocks_cover_all_rows_once_in_order(num_rows: int, row_elements: in
         assert rows * row_elements < 32768 or rows == 1 or rows % threads == 0
 
 
+@pytest.mark.parametrize("in_features", [64, 1024, 1536, 5000])
 @pytest.mark.parametrize("rows", [1, 2, 7, 33])
-def test_int8_has_the_bits_of_exact_sums(rows: int) -> None:
-    weight, x = draw(96, 1536, seed=1), draw(rows, 1536, seed=2) * 4
-    weight[0], x[0] = 1.0, -1.0
-    expected = portable.Int8Linear(weight)(x)
-    assert torch.equal(onednn.Int8Linear(weight)(x), expected)
+def test_int8_has_the_bits_of_exact_sums(rows: int, in_features: int) -> None:
+    weight, x = draw(96, in_features, seed=1), draw(rows, in_features, seed=2) * 4
+    weight[0], weight[1], x[0] = 1.0, -1.0, -1.0
+    (whole_x, x_scale), (whole_weight, weight_scale) = quantize_rows(x), quantize_rows(weight)
+    sums = (whole_x.to(torch.int64) @ whole_weight.to(torch.int64).t()).to(torch.float32)
+    expected = sums * weight_scale.t() * x_scale
+    assert torch.equal(portable.Int8Linear(weight)(x), expected)
+    assert torch.equal(choose_kernels("int8").linear(weight)(x), expected)
 
 
 @pytest.mark.parametrize("rows", [1, 5, 40])
@@ -79,20 +83,19 @@ def test_the_chosen_kernels_are_close_to_a_float_product(weights: str, choice: s
     )
 
 
-class LeakyLinear(portable.Bf16Linear):
+class LeakyLinear(portable.Int8Linear):
     """A product that is a little different when more rows share the call."""
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return super().__call__(x) * (1 + 0.01 * (x.shape[0] > 16))
 
 
-class LeakyKernels(portable.PortableBf16):
-    def linear(self, weight: torch.Tensor) -> LeakyLinear:
-        return LeakyLinear(weight)
-
-
 def test_rows_that_depend_on_the_batch_are_found_out() -> None:
-    assert not is_batch_invariant(LeakyKernels())
+    weight = draw(96, 64)
+    exact = RowFunction(portable.Int8Linear(weight), 64, weight.numel())
+    leaky = RowFunction(LeakyLinear(weight), 64, weight.numel())
+    assert is_batch_invariant([exact], torch.float32)
+    assert not is_batch_invariant([exact, leaky], torch.float32)
 
 
 @given(st.integers(0, 2**31))
@@ -138,8 +141,12 @@ def test_elementwise_rows_do_not_depend_on_the_batch(threads: int) -> None:
         gate_up, heads = draw(301, 2 * 352), draw(301, 6, 32)
         turns = rope_table(32, 10000.0, 301).unsqueeze(1)
         whole, rotated = swiglu(gate_up), apply_rope_(heads.clone(), turns)
+        normed = rms_norm(gate_up, gate_up[0], 1e-5)
+        wide = draw(5, 2 * 33_001)
+        assert torch.equal(swiglu(wide[:1]), swiglu(wide)[:1])
         for size in (1, 2, 50, 93, 94, 200):
             assert torch.equal(swiglu(gate_up[:size]), whole[:size])
+            assert torch.equal(rms_norm(gate_up[:size], gate_up[0], 1e-5), normed[:size])
             assert torch.equal(apply_rope_(heads[:size].clone(), turns[:size]), rotated[:size])
     finally:
         torch.set_num_threads(before)
