@@ -37,6 +37,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "trials": comparison["trials"],
         "metrics": _metric_rows(comparison),
         "has_figures": any(trial["metrics"] for trial in comparison["trials"]),
+        "many": len({entry.trial.experiment_id for entry in entries}) > 1,
         "mixed": len({trial["modelled"] for trial in comparison["trials"]}) > 1,
         "x": x,
         "y": y,

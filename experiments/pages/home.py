@@ -23,6 +23,7 @@ from labsite.accounts.models import Role
 from labsite.accounts.permissions import projects_of
 
 RECENT = 8
+IN_SERVICE = (NodeState.ONLINE, NodeState.BUSY)
 PAGE_SIZE = 30
 
 
@@ -45,6 +46,7 @@ def _now(request: HttpRequest) -> dict[str, Any]:
     under_way = mine.filter(state__in=[RunState.ASSIGNED, RunState.RUNNING]).order_by("started_at")
     queued = mine.filter(state=RunState.QUEUED).order_by("id")
     return {
+        "in_service": sum(node.state in IN_SERVICE for node in nodes),
         "nodes": [{"node": node, "run_id": busy.get(node.pk)} for node in nodes],
         "under_way": runs_on_nodes(under_way[:20]),
         "queued": list(queued[:RECENT]),
@@ -57,7 +59,8 @@ def _now(request: HttpRequest) -> dict[str, Any]:
 @login_required
 def experiment_list(request: HttpRequest) -> HttpResponse:
     cursor = request.GET.get("before", "")
-    found = experiments_before(person(request), int(cursor) if cursor.isdecimal() else None, PAGE_SIZE)
+    before = int(cursor) if cursor.isdecimal() and len(cursor) < 19 else None
+    found = experiments_before(person(request), before, PAGE_SIZE)
     page = found[:PAGE_SIZE]
     context = {
         "section": "experiments",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
+from django.contrib import admin
+from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -14,6 +16,11 @@ register = template.Library()
 register.filter("metric_name", display.name_of)
 register.filter("setting_value", display.setting_value)
 register.filter("settings_label", display.settings_label)
+
+
+@register.filter
+def enters_admin(request: HttpRequest) -> bool:
+    return admin.site.has_permission(request)
 
 
 @register.filter
@@ -54,11 +61,13 @@ def signed(value: float | None) -> str:
 
 @register.filter
 def allowed(value: Any) -> str:
-    """What a field would take, in words: a list by commas, bounds as `ge 1`."""
+    """What a field would take, in words: a list by commas, bounds as `ge 1`, choices of each key as `kind: a, b`."""
     if isinstance(value, list | tuple):
         return ", ".join(display.setting_value(item) for item in value)
     if isinstance(value, dict):
-        return ", ".join(f"{key} {item}" for key, item in value.items())
+        lists = {key: item for key, item in value.items() if isinstance(item, list | tuple)}
+        bounds = ", ".join(f"{key} {item}" for key, item in value.items() if key not in lists)
+        return "; ".join([*([bounds] if bounds else []), *(f"{key}: {allowed(item)}" for key, item in lists.items())])
     return str(value)
 
 

@@ -11,6 +11,7 @@ from modelled_node import finish_run, modelled_node
 
 from experiments.models import Experiment
 from experiments.pages.new import EXAMPLES
+from hardware.models import Node, NodeKind
 from labsite.accounts.models import Project, Role, User
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -85,6 +86,19 @@ def test_the_empty_start_page_points_to_the_first_steps(browser):
         assert hint in page
 
 
+@pytest.mark.parametrize(("role", "shown"), [(Role.RESEARCHER, False), (Role.OPERATOR, True), (Role.ADMIN, True)])
+def test_whoever_the_admin_lets_in_is_led_there(project, role, shown):
+    client = Client()
+    client.force_login(person(project, role))
+    assert ('href="/admin/"' in text_of(client.get("/"))) is shown
+
+
+def test_a_node_that_is_not_there_does_not_count_as_in_service(browser):
+    modelled_node()
+    Node.objects.create(name="Later", slug="later", kind=NodeKind.MEASURED)
+    assert "1 of 2 in service" in text_of(browser.get("/"))
+
+
 def test_another_teams_things_are_not_found(finished):
     client = Client()
     client.force_login(person(team()))
@@ -138,6 +152,12 @@ def test_the_check_lists_every_fault_with_field_and_what_is_allowed(browser):
     page = text_of(browser.post("/experiments/new/check", {"document": "name: x\nmodel: nope\nspeed: fast\n"}))
     for part in ("speed", "unknown key", "workload", "required"):
         assert part in page
+
+
+def test_the_check_names_the_labels_that_there_are(browser):
+    modelled_node()
+    text = str(document(**MODELLED | {"nodes": {"labels": {"kind": "measured"}}})).replace("'", '"')
+    assert "chip: h100-sxm; kind: modelled;" in text_of(browser.post("/experiments/new/check", {"document": text}))
 
 
 def test_the_check_expands_the_matrix(browser, finished):
@@ -210,6 +230,11 @@ def test_the_list_pages_through_older_experiments(browser, project, researcher):
     older = re.search(r"\?before=(\d+)", first)
     assert older
     assert "number 0<" in text_of(browser.get(f"/experiments/?before={older[1]}"))
+
+
+@pytest.mark.parametrize("cursor", ["-1", "x", "9" * 5000, "٣"])
+def test_a_hostile_list_address_gives_a_page(browser, cursor):
+    assert browser.get(f"/experiments/?before={cursor}").status_code == 200
 
 
 def test_names_from_people_are_escaped_everywhere(browser, project, researcher):
