@@ -7,20 +7,17 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
+from experiments.display import digits
 from labsite.demo.client import Json
 from labsite.demo.watch import settings_text
 
 
-def _tokens_per_s(value: float) -> str:
-    return f"{value:.3g}"
-
-
 def _milliseconds(value: float) -> str:
-    return f"{value * 1000:.3g}"
+    return digits(value * 1000)
 
 
 COLUMNS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("output_throughput", "Output throughput, tok/s", _tokens_per_s),
+    ("output_throughput", "Output throughput, tok/s", digits),
     ("ttft", "TTFT, ms", _milliseconds),
     ("tpot", "TPOT, ms", _milliseconds),
 )
@@ -70,7 +67,13 @@ def _difference_cells(difference: Json, heading: str, shown: Callable[[float], s
     relative, low, high = difference["relative"], difference["low"], difference["high"]
     change = "–" if relative is None else f"{relative:+.1%}"
     interval = "–" if low is None or high is None else f"{shown(low)} … {shown(high)}"
-    return heading, change, interval, "a difference" if difference["is_difference"] else "within the noise"
+    return heading, change, interval, _verdict(difference)
+
+
+def _verdict(difference: Json) -> str:
+    if difference["low"] is None or difference["noise_floor"] is None:
+        return "too few valid runs to say"
+    return "a difference" if difference["is_difference"] else "within the noise"
 
 
 def invalid_runs(comparison: Json) -> list[str]:

@@ -30,10 +30,10 @@ def trial(settings: dict[str, Any], valid: bool, low: float | None = 90.0) -> di
     }
 
 
-def difference(low: float, high: float, is_difference: bool) -> dict[str, Any]:
+def difference(low: float | None, high: float | None, is_difference: bool) -> dict[str, Any]:
     return {
         "metric": "output_throughput", "settings": CHANGED, "relative": 0.25, "low": low, "high": high,
-        "is_difference": is_difference,
+        "noise_floor": 0.1, "is_difference": is_difference,
     }  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def shown(comparison: dict[str, Any]) -> str:
 
 def test_a_figure_is_shown_with_its_interval_and_without_one_where_there_is_none():
     text = shown({"trials": [trial(BASELINE, True), trial(CHANGED, True, low=None)], "differences": []})
-    assert "100 [90, 110]" in text
+    assert "100 [90.0, 110]" in text
     assert text.count("[") == 2  # that one, and the title's
 
 
@@ -59,7 +59,12 @@ def test_a_metric_that_was_not_measured_is_a_dash_never_zero():
 @pytest.mark.parametrize(("is_difference", "verdict"), [(True, "a difference"), (False, "within the noise")])
 def test_a_difference_is_called_one_only_where_the_comparison_does(is_difference: bool, verdict: str):
     text = shown({"trials": [], "differences": [difference(5.0, 45.0, is_difference)]})
-    assert "+25.0%" in text and "5 … 45" in text and verdict in text
+    assert "+25.0%" in text and "5.00 … 45.0" in text and verdict in text
+
+
+def test_without_an_interval_the_verdict_is_that_there_is_none():
+    text = shown({"trials": [], "differences": [difference(None, None, False)]})
+    assert "too few valid runs to say" in text
 
 
 def test_runs_that_are_not_valid_are_named_with_their_reasons():
