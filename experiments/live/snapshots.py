@@ -6,6 +6,7 @@ Blocking; the sockets call them in threads (`in_thread`), each with a database c
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -96,8 +97,9 @@ def stored_events(run_id: int, attempt: int, after: int, limit: int) -> list[tup
 def experiment_progress(experiment_id: int) -> tuple[dict[str, Any], bool]:
     """The progress message of an experiment, and whether it is the last. Raises Experiment.DoesNotExist."""
     experiment = Experiment.objects.only("state").get(id=experiment_id)
-    counts = selectors.count_runs([experiment_id])[experiment_id]
     entries = selectors.runs_on_nodes(Run.objects.filter(experiment_id=experiment_id).order_by("position"))
+    # Of the very rows that are sent: the last message must not count runs as they were a moment earlier.
+    counts = {**dict.fromkeys(RunState.values, 0), **Counter(entry.run.state for entry in entries)}
     message = {
         "type": "progress",
         "experiment": {"state": experiment.state, "counts": counts},

@@ -17,7 +17,7 @@ from web_process import WebProcess, close_code, messages_until, next_message, we
 
 from experiments.models import Attempt
 from experiments.recorder import Recorder, record_until
-from experiments.services import claim, lose_attempt, place_runs
+from experiments.services import cancel_experiment, claim, confirm_ended, lose_attempt, place_runs
 from labsite.accounts.models import Project, User
 from labsite.accounts.tokens import create_token, revoke_token
 from labsite.database_url import database_url
@@ -323,6 +323,19 @@ def test_progress_follows_the_runs_to_their_end(
         }
         assert last["runs"][0]["valid"] is False
         assert end == {"type": "end"}
+
+
+def test_a_cancelled_experiment_is_followed_until_its_last_run_has_ended(
+    web: WebProcess, attempt: Attempt, token: str
+) -> None:
+    experiment = attempt.run.experiment
+    with web.socket(f"/ws/experiments/{experiment.id}", token=token) as socket:
+        cancel_experiment(experiment.owner, experiment)
+        cancelled = messages_until(socket, lambda message: message["experiment"]["state"] == "cancelled")[-1]
+        assert cancelled["runs"][0]["state"] == "running"
+        assert confirm_ended(attempt.id)
+        last = messages_until(socket, lambda message: message["runs"][0]["state"] == "cancelled")[-1]
+        assert last["experiment"]["counts"]["cancelled"] == 1
 
 
 def test_a_run_that_can_not_be_watched_any_more_closes_its_sockets(
