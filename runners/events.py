@@ -7,9 +7,15 @@ clock: the load generator's monotonic clock, or the virtual clock of a modelled 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+MAX_MESSAGE = 8_000
+"""Characters of one log line; a node cuts what is longer."""
+
+MAX_TOKENS = 131_072
+"""Stream events of one request: as many as the longest output has tokens."""
 
 
 class Event(BaseModel):
@@ -70,8 +76,8 @@ class RequestRecord(Event):
     scheduled_s: float
     sent_s: float
     first_token_s: float | None = None
-    token_times_s: list[float] = Field(default_factory=list)
-    token_counts: list[int] = Field(default_factory=list)
+    token_times_s: list[float] = Field(default_factory=list, max_length=MAX_TOKENS)
+    token_counts: list[int] = Field(default_factory=list, max_length=MAX_TOKENS)
     finished_s: float | None = None
     input_tokens: int | None = None
     cached_tokens: int | None = None
@@ -86,6 +92,12 @@ class RequestRecord(Event):
     preemptions: int | None = None
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
+
+    @model_validator(mode="after")
+    def one_count_for_each_time(self) -> Self:
+        if len(self.token_times_s) != len(self.token_counts):
+            raise ValueError(f"{len(self.token_times_s)} token_times_s but {len(self.token_counts)} token_counts")
+        return self
 
 
 class Step(Event):
@@ -111,8 +123,8 @@ class Log(Event):
     kind: Literal["log"] = "log"
     wall_s: float
     level: Literal["debug", "info", "warning", "error"]
-    source: str
-    message: str
+    source: Annotated[str, Field(max_length=200)]
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)]
 
 
 class Report(Event):

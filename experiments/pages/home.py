@@ -17,6 +17,7 @@ from experiments.selectors import (
     readable_experiments,
     runs_on_nodes,
 )
+from experiments.waiting import explain_waiting
 from hardware.models import NodeState
 from hardware.selectors import nodes_visible_to
 from labsite.accounts.models import Role
@@ -45,11 +46,13 @@ def _now(request: HttpRequest) -> dict[str, Any]:
     mine = Run.objects.filter(experiment__in=readable_experiments(user)).select_related("experiment", "trial")
     under_way = mine.filter(state__in=[RunState.ASSIGNED, RunState.RUNNING]).order_by("started_at")
     queued = mine.filter(state=RunState.QUEUED).order_by("id")
+    next_up = list(queued[:RECENT])
+    waiting = explain_waiting(next_up)
     return {
         "in_service": sum(node.state in IN_SERVICE for node in nodes),
         "nodes": [{"node": node, "run_id": busy.get(node.pk)} for node in nodes],
         "under_way": runs_on_nodes(under_way[:20]),
-        "queued": list(queued[:RECENT]),
+        "queued": [{"run": run, "waiting": waiting[run.pk]} for run in next_up],
         "queued_count": queued.count(),
         "recent": _rows(experiments_before(user, None, RECENT)[:RECENT]),
         "may_submit": projects_of(user, Role.RESEARCHER).exists(),

@@ -17,6 +17,7 @@ from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
 from experiments.selectors import attempts_of, records_after, shown_attempt
 from experiments.services.cancelling import cancel_run
+from experiments.waiting import explain_waiting
 from hardware.models import NodeKind
 from labsite.accounts.permissions import AccessDenied, may_cancel
 from runners.validity import THRESHOLDS
@@ -77,7 +78,12 @@ def run_results(request: HttpRequest, run_id: int) -> HttpResponse:
 def _state(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[str, Any]:
     ended = run.state in RUN_ENDED
     allowed = not ended and may_cancel(person(request), run.experiment.project, run.experiment.owner_id)
-    return {"ended": ended, "attempt": attempt, "may_cancel": allowed and run.cancel_requested_at is None}
+    return {
+        "ended": ended,
+        "attempt": attempt,
+        "waiting": explain_waiting([run]).get(run.pk),
+        "may_cancel": allowed and run.cancel_requested_at is None,
+    }
 
 
 def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
