@@ -10,6 +10,7 @@ import torch
 
 from runners.runtime.kernels.interface import GatedFFN, Linear
 from runners.runtime.kernels.portable import PlainGatedFFN
+from runners.runtime.kernels.rows import paired
 from runners.runtime.quantize.int8 import quantize_rows
 
 _linear = torch.ops.mkldnn._linear_pointwise.default
@@ -25,12 +26,12 @@ class Bf16Linear:
         self.weight_bytes = weight.numel() * 2
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = _linear(x, self._weight, None, "none", [], "")
-        return out
+        out: torch.Tensor = _linear(paired(x), self._weight, None, "none", [], "")
+        return out[: x.shape[0]]
 
     def add(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = _linear_binary(x, residual, self._weight, None, "add")
-        return out
+        out: torch.Tensor = _linear_binary(paired(x), paired(residual), self._weight, None, "add")
+        return out[: x.shape[0]]
 
 
 class Bf16GatedFFN:
@@ -41,10 +42,11 @@ class Bf16GatedFFN:
         self.weight_bytes = 2 * (gate.numel() + up.numel() + down.numel())
 
     def __call__(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        gate = _linear(x, self._gate, None, "swish", [], "")
-        inner = _linear_binary(x, gate, self._up, None, "mul")
-        out: torch.Tensor = _linear_binary(inner, residual, self._down, None, "add")
-        return out
+        rows = paired(x)
+        gate = _linear(rows, self._gate, None, "swish", [], "")
+        inner = _linear_binary(rows, gate, self._up, None, "mul")
+        out: torch.Tensor = _linear_binary(inner, paired(residual), self._down, None, "add")
+        return out[: x.shape[0]]
 
 
 class Int8Linear:

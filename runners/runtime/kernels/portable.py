@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from runners.runtime.kernels.elementwise import swiglu
 from runners.runtime.kernels.interface import GatedFFN, Linear
+from runners.runtime.kernels.rows import paired
 from runners.runtime.quantize.int8 import quantize_rows
 
 _EXACT_TERMS = 2**24 // 127**2
@@ -26,7 +27,7 @@ class Bf16Linear:
         self.weight_bytes = self._weight.nbytes
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, self._weight)
+        return F.linear(paired(x), self._weight)[: x.shape[0]]
 
     def add(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
         return residual.add_(self(x))

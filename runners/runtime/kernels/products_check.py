@@ -1,13 +1,13 @@
 """Chooses attention's products for a chip: the fast ones where a query's bits depend on nothing beside it, else exact.
 
 Kernels are picked by shape, so every shape that the queries of one sequence can give is tried against the largest one,
-computed on one thread; and queries of several sequences against the same alone. Keys beyond those of the smaller
-product weigh zero in the larger, as masked ones do.
+computed on one thread; and queries of several sequences against one of them alone. The operands' large terms cancel,
+which leaves results made of what the order of summation left over: another order shows in nearly all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +16,13 @@ import torch
 
 from runners.runtime.kernels.products import AttentionProducts, ExactProducts, FastProducts
 
+Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
 _SEQUENCES = (2, 3, 8)
 """How many sequences with a single query share a product, in turn over the sizes."""
+
+_LARGE = 2.0**18
+"""The cancelling terms: float32's errors in sums of them are near 1, which is the size of the other terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,75 +44,67 @@ def choose_products(shape: AttentionShape) -> AttentionProducts:
 
 def rows_hold(products: AttentionProducts, shape: AttentionShape) -> bool:
     """Whether a query has the same bits in products of every shape."""
-    heads, group = shape.num_kv_heads, shape.num_heads // shape.num_kv_heads
-    rows = [group * count for count in shape.query_sizes]
-    largest = _Operands.draw(products, heads, rows[-1], shape.head_dim, shape.key_sizes[-1])
-    several = _Operands.draw(products, heads * _SEQUENCES[-1], group, shape.head_dim, shape.key_sizes[-1])
-    with _one_thread():
-        scores = largest.scores(products)
-    for index, size in enumerate(shape.key_sizes):
-        with _one_thread():
-            mixed = largest.masked(size).mix(products)
-        for count in rows:
-            part = largest.part(heads, count, size)
-            if not torch.equal(part.scores(products), scores[:, :count, :size]):
-                return False
-            if not torch.equal(part.mix(products), mixed[:, :count]):
-                return False
-        if not _heads_hold(products, several, heads, heads * _SEQUENCES[index % len(_SEQUENCES)], size):
-            return False
-    return True
-
-
-def _heads_hold(products: AttentionProducts, several: _Operands, heads: int, num_heads: int, size: int) -> bool:
-    """Whether the last of several sequences has the bits that it has alone."""
-    together = several.part(num_heads, several.queries.shape[1], size)
-    alone = together.last(heads)
-    return torch.equal(together.scores(products)[-heads:], alone.scores(products)) and torch.equal(
-        together.mix(products)[-heads:], alone.mix(products)
+    trial = _Trial(products, shape)
+    return all(
+        trial.scores_hold(size, several) and trial.mix_holds(size, several)
+        for size, several in zip(shape.key_sizes, _SEQUENCES * len(shape.key_sizes), strict=False)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Operands:
-    """Random queries, keys, weights and values of a batch of heads."""
+class _Trial:
+    """Operands of the largest product of scores, of which the others take a part."""
 
-    queries: torch.Tensor
-    keys: torch.Tensor
-    weights: torch.Tensor
-    values: torch.Tensor
+    def __init__(self, products: AttentionProducts, shape: AttentionShape) -> None:
+        self._products, self._shape = products, shape
+        self._rows = [count * shape.num_heads // shape.num_kv_heads for count in shape.query_sizes]
+        self._queries, self._keys = self._draw(shape.head_dim, shape.key_sizes[-1], products.keys_dtype)
+        self._scores = self._largest(products.scores, self._queries, self._keys)
 
-    @staticmethod
-    def draw(products: AttentionProducts, heads: int, rows: int, dim: int, num_keys: int) -> _Operands:
-        generator = torch.Generator().manual_seed(rows)
-        return _Operands(
-            torch.randn(heads, rows, dim, generator=generator),
-            torch.randn(heads, dim, num_keys, generator=generator).to(torch.bfloat16).to(products.keys_dtype),
-            torch.rand(heads, rows, num_keys, generator=generator),
-            torch.randn(heads, num_keys, dim, generator=generator).to(torch.bfloat16).to(products.values_dtype),
-        )
+    def scores_hold(self, num_keys: int, several: int) -> bool:
+        """With so many keys, scores equal those with all keys."""
+        keys = self._keys[:, :, :num_keys].contiguous()
+        return self._all_hold(self._products.scores, self._queries, keys, self._scores[:, :, :num_keys], several)
 
-    def scores(self, products: AttentionProducts) -> torch.Tensor:
-        return products.scores(self.queries, self.keys)
+    def mix_holds(self, num_keys: int, several: int) -> bool:
+        """With so many keys, values are weighted as with all keys, of which the others have a weight of zero."""
+        products = self._products
+        weights, values = self._draw(num_keys, self._shape.head_dim, products.values_dtype)
+        all_weights = weights.new_zeros(*weights.shape[:2], self._shape.key_sizes[-1])
+        all_values = values.new_ones(values.shape[0], self._shape.key_sizes[-1], values.shape[2])
+        all_weights[:, :, :num_keys], all_values[:, :num_keys] = weights, values
+        whole = self._largest(products.mix, all_weights, all_values)
+        return self._all_hold(products.mix, weights, values, whole, several)
 
-    def mix(self, products: AttentionProducts) -> torch.Tensor:
-        return products.mix(self.weights, self.values)
+    def _draw(self, inner: int, columns: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """Operands (heads, rows, inner) of one sequence and (heads, inner, columns) of several.
 
-    def part(self, heads: int, rows: int, num_keys: int) -> _Operands:
-        return _Operands(
-            self.queries[:heads, :rows].contiguous(),
-            self.keys[:heads, :, :num_keys].contiguous(),
-            self.weights[:heads, :rows, :num_keys].contiguous(),
-            self.values[:heads, :num_keys].contiguous(),
-        )
+        Three quarters of the terms cancel in pairs.
+        """
+        heads, half = self._shape.num_kv_heads * _SEQUENCES[-1], inner // 2
+        draw = torch.Generator().manual_seed(inner)
+        left = torch.rand(self._shape.num_kv_heads, self._rows[-1], half, generator=draw)
+        first = torch.randn(heads, half, columns, generator=draw).mul_(_LARGE)
+        second = -first
+        for part in (first, second):
+            part[:, 3::4] = torch.randn(heads, len(range(3, half, 4)), columns, generator=draw)
+        left, right = left.repeat(1, 1, 2), torch.cat((first, second), dim=1)
+        return left, right.to(torch.bfloat16).to(dtype)
 
-    def last(self, heads: int) -> _Operands:
-        return _Operands(self.queries[-heads:], self.keys[-heads:], self.weights[-heads:], self.values[-heads:])
+    def _largest(self, product: Product, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        heads = self._shape.num_kv_heads
+        with _one_thread():
+            return product(left, right[:heads])
 
-    def masked(self, num_keys: int) -> _Operands:
-        weights = self.weights.clone()
-        weights[:, :, num_keys:] = 0.0
-        return _Operands(self.queries, self.keys, weights, self.values)
+    def _all_hold(
+        self, product: Product, left: torch.Tensor, right: torch.Tensor, whole: torch.Tensor, several: int
+    ) -> bool:
+        heads, first = self._shape.num_kv_heads, self._rows[0]
+        for rows in self._rows:
+            if not torch.equal(product(left[:, :rows].contiguous(), right[:heads]), whole[:, :rows]):
+                return False
+        queries = left[:, : first * several].reshape(heads * several, first, -1)
+        one = slice(heads * (several - 1), heads * several)
+        return torch.equal(product(queries, right[: heads * several])[one], product(queries[one], right[one]))
 
 
 @contextmanager
