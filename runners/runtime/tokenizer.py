@@ -36,7 +36,10 @@ class TextError(ValueError):
 
 
 class Tokenizer:
-    """`encode`, `decode` and the chat template of one model. Safe to use from several threads."""
+    """`encode`, `decode` and the chat template of one model. Safe to use from several threads.
+
+    A text of more than n · `longest_token_bytes` bytes has more than n tokens.
+    """
 
     def __init__(self, file: GGUFFile) -> None:
         self._file = file
@@ -44,6 +47,7 @@ class Tokenizer:
         self._types: list[int] = file.metadata.get("tokenizer.ggml.token_type") or [_NORMAL] * len(self._tokens)
         self._inner = _byte_pair(file, self._tokens, self._types)
         self._bytes = [_bytes_of(text, kind) for text, kind in zip(self._tokens, self._types, strict=True)]
+        self.longest_token_bytes = max(len(text.encode("utf-8", "replace")) for text in self._tokens)
         self._template = _compile_template(file)
         self.vocab_size = len(self._tokens)
         self.bos_id: int | None = self._special("bos")

@@ -67,7 +67,7 @@ class Service:
     ) -> tuple[list[SequenceStream], asyncio.Event]:
         """Tokenise in a thread and give every prompt to the engine. Raises ApiError, and leaves nothing there then."""
         tokenizer, facts = self.check_ready()
-        prompts = await asyncio.to_thread(encode_prompts, tokenizer, body)
+        prompts = await asyncio.to_thread(encode_prompts, tokenizer, body, facts.context_len)
         wake = asyncio.Event()
         streams: list[SequenceStream] = []
         try:
@@ -90,11 +90,11 @@ class Service:
             self.engine.release(stream)
 
 
-def encode_prompts(tokenizer: Tokenizer, body: GenerationBody) -> list[tuple[int, ...]]:
-    """Token ids per prompt. Raises ApiError for an empty prompt, an id outside the vocabulary, and a chat that the
-    model's template refuses."""
+def encode_prompts(tokenizer: Tokenizer, body: GenerationBody, context_len: int) -> list[tuple[int, ...]]:
+    """Token ids per prompt. Raises ApiError for an empty prompt, an id outside the vocabulary, a chat that the
+    model's template refuses, and a text that can't fit the context: that one is not tokenised at all."""
     try:
-        prompts = [tuple(ids) for ids in _encode(tokenizer, body)]
+        prompts = [tuple(ids) for ids in _encode(tokenizer, body, context_len * tokenizer.longest_token_bytes)]
     except TextError as error:
         raise bad_field(prompt_field(body), str(error), code="invalid_value") from error
     if not all(prompts):
@@ -105,13 +105,23 @@ def encode_prompts(tokenizer: Tokenizer, body: GenerationBody) -> list[tuple[int
     return prompts
 
 
-def _encode(tokenizer: Tokenizer, body: GenerationBody) -> Iterator[Sequence[int]]:
+def _encode(tokenizer: Tokenizer, body: GenerationBody, most_bytes: int) -> Iterator[Sequence[int]]:
     if isinstance(body, ChatBody):
         text = tokenizer.apply_chat_template([message.for_template() for message in body.messages])
+        _check_length(text, most_bytes, "messages")
         yield tokenizer.encode(text, add_special=False)
     elif isinstance(body, CompletionBody):
         for prompt in body.prompt:
+            if isinstance(prompt, str):
+                _check_length(prompt, most_bytes, "prompt")
             yield tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+
+
+def _check_length(text: str, most_bytes: int, field: str) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > most_bytes:
+        message = f"has {size} bytes; no text of more than {most_bytes} fits the model's context"
+        raise bad_field(field, message, code="context_length_exceeded")
 
 
 def prompt_field(body: GenerationBody) -> str:

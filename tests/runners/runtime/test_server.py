@@ -185,6 +185,7 @@ def test_a_request_id_in_flight_is_refused_and_the_first_goes_on(server: ServerP
         ({"temperature": 3}, "temperature", "invalid_value"),
         ({"max_tokens": 10**6}, "max_tokens", "context_length_exceeded"),
         ({"prompt": list(range(3)) * 9000}, "prompt", "context_length_exceeded"),
+        ({"prompt": "word " * 600_000}, "prompt", "context_length_exceeded"),
         ({"prompt": ""}, "prompt", "invalid_value"),
         ({"min_tokens": 20, "max_tokens": 10}, "min_tokens", "invalid_value"),
     ],
