@@ -1,6 +1,7 @@
 // The experiment page: shows how far each run is, and asks the server for the table again when a run has ended.
 
 import { drawStatic } from "./charts.js";
+import { askAgain } from "./part.js";
 import { follow } from "./socket.js";
 
 const page = document.querySelector("[data-experiment]");
@@ -41,11 +42,12 @@ function onMessage(message) {
   const judged = message.runs.filter((run) => run.valid !== null).length + done;
   if (judged !== ended) {
     ended = judged;
-    htmx.ajax("GET", `${location.pathname}results`, { target: "#results", swap: "innerHTML" }).then(() => drawStatic());
+    askAgain("#results", `${location.pathname}results`);
   }
   page.querySelector("#experiment-state").className = `tag ${message.experiment.state}`;
   page.querySelector("#experiment-state").textContent = message.experiment.state;
-  return message.experiment.state === "active" || judged < done;
+  // Runs of a cancelled experiment may still be ending: the server says when all is told.
+  return true;
 }
 
 function onState(state) {

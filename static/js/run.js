@@ -2,6 +2,7 @@
 // number, so a dropped connection or a reload neither loses nor doubles one.
 
 import { draw, drawStatic, figuresOf } from "./charts.js";
+import { askAgain } from "./part.js";
 import { follow } from "./socket.js";
 
 const page = document.querySelector("[data-run]");
@@ -103,8 +104,8 @@ function onMessage(message) {
 // What the server computes (figures, validity, timeline) is drawn by the server again when the run's state changes.
 function refresh(state) {
   page.dataset.state = state;
-  htmx.ajax("GET", `${location.pathname}results`, { target: "#results", swap: "innerHTML" }).then(() => drawStatic());
-  htmx.ajax("GET", `${location.pathname}state`, { target: "#state", swap: "innerHTML" });
+  askAgain("#results", `${location.pathname}results`);
+  askAgain("#state", `${location.pathname}state`);
 }
 
 function onState(state) {
