@@ -24,7 +24,6 @@ import psycopg
 from labsite.processes import end_processes, wait_until
 from labsite.supervisor import leftovers
 from runners import models
-from runners.agent.detect import detect
 from runners.agent.home import NodeHome
 from runners.processes import ATTEMPT_MARK, is_running, marked_processes
 from runners.spool import AttemptKey
@@ -152,7 +151,7 @@ class WholeLab:
     # Its API and its database ----------------------------------------------------------------------------------------
     @property
     def url(self) -> str:
-        return re.findall(r"ready at (http://\S+)", self.output)[-1]
+        return str(re.findall(r"ready at (http://\S+)", self.output)[-1])
 
     @property
     def credentials(self) -> dict[str, str]:
@@ -202,14 +201,14 @@ class WholeLab:
         return found
 
     def _prepare(self) -> None:
-        """The model need not be fetched again, nor this machine's ceilings measured."""
+        """The model need not be fetched again, and this machine's ceilings are known, roughly."""
         source = models.fetch(MODEL)
         (self.home / "models").mkdir(parents=True)
         (self.home / "models" / source.name).symlink_to(source)
-        machine = detect()["cpu"]
-        known = {"chip": machine["model"], "cores": machine["cores"], "known": True}
         (self.home / "nodes" / "local").mkdir(parents=True)
-        (self.home / "nodes" / "local" / "ceilings.json").write_text(json.dumps(known))
+        with (self.home / "nodes" / "local" / "ceilings.json").open("wb") as output:
+            command = [sys.executable, "-m", "runners.agent.ceilings", "--budget-scale", "0.02"]
+            subprocess.run(command, cwd=REPOSITORY, stdout=output, check=True)
 
 
 def seconds_of(action: Callable[[], object]) -> float:

@@ -38,7 +38,7 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("no chromium on this machine (apt install chromium)")
     with sync_playwright() as playwright:
         # The browser that watches a run is a process of this lab, not somebody else's load on its node.
-        env = {**os.environ, "LAB_PROCESS": "1"}
+        env: dict[str, str | float | bool] = {**os.environ, "LAB_PROCESS": "1"}
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS), env=env)
         yield browser
         browser.close()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, ViewportSize
 from whole_lab import WholeLab
 
 from browser.visit import Errors, sign_in
 
 # Swagger's own page knows no dark.
 ALWAYS_LIGHT = {"/api/v1/docs"}
-PHONE = {"width": 390, "height": 844}
+PHONE = ViewportSize(width=390, height=844)
 WIDER_THAN_THE_SCREEN = """() => {
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= width) return [];

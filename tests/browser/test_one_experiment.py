@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from whole_lab import WholeLab
 
 from browser.visit import RUN_MS, assert_shows_every_sample, points_shown, wait_for_end, wait_for_points
@@ -40,6 +41,7 @@ def test_an_experiment_is_written_watched_through_a_reload_and_compared(page: Pa
     page.get_by_role("link", name="Precision, seen in a browser").click()
     expect(page.locator("#experiment-state")).to_have_text("done", timeout=RUN_MS)
     expect(page.locator("#progress-text")).to_have_text("4 of 4 runs ended")
+    assert lab.get(f"/experiments/{experiment_id}")["counts"]["succeeded"] == 4, reasons_of(lab, experiment_id)
     expect(page.locator("#results .dot.succeeded[data-run-dot]")).to_have_count(4)
     page.locator("#results .dot[data-run-dot]").last.click()
     wait_for_end(page)
@@ -61,19 +63,24 @@ def test_a_modelled_comparison_has_its_medians_and_says_what_they_are(page: Page
         "repeats": 2,
     }
     experiment = lab.post("/experiments", document)
+    # A server slow enough that runs end while the page still waits for the table.
+    page.route("**/results", answer_late)
     page.goto(f"/experiments/{experiment['id']}/")
     expect(page.locator("#experiment-state")).to_have_text("done", timeout=RUN_MS)
-    # The table has come without a reload.
+    # The table has come without a reload, and its chart is drawn.
     expect(page.locator("#results .dot.succeeded[data-run-dot]")).to_have_count(4)
-    expect(page.locator("#results tbody .num.lead small").first).to_have_text("uncalibrated")
+    expect(page.locator("#results tbody .num.lead small")).to_have_text(["uncalibrated"] * 2)
+    expect(page.locator("#results .chart .main-svg").first).to_be_visible()
     open_comparison(page)
     expect(page.locator("table.compare thead .tag.modelled")).to_have_count(2)
     for cell in cells(page, "Output throughput").all():
         expect(cell).to_contain_text(re.compile(r"\d ?k?.?tok/s"))
         expect(cell.locator("small")).to_have_text("uncalibrated")
+    chart = page.locator(".chart .main-svg").first
+    expect(chart).to_be_visible()
     page.get_by_label("Against").select_option(index=1)
     expect(page).to_have_url(re.compile(r"baseline=\d+"))
-    expect(page.locator(".chart .main-svg").first).to_be_visible()
+    expect(chart).to_be_visible()
 
 
 def write_and_submit(page: Page) -> int:
@@ -103,6 +110,16 @@ def watch_the_first_run_through_a_reload(page: Page, lab: WholeLab) -> int:
     assert lab.run(run_id)["state"] == "running"
     assert wait_for_points(page, before) >= before
     return run_id
+
+
+def reasons_of(lab: WholeLab, experiment_id: int) -> list[str]:
+    trials = lab.get(f"/experiments/{experiment_id}")["trials"]
+    return [run["reason"] for trial in trials for run in trial["runs"]]
+
+
+def answer_late(route: Route) -> None:
+    time.sleep(2)
+    route.continue_()
 
 
 def open_comparison(page: Page) -> None:

@@ -44,13 +44,16 @@ def sign_in(page: Page, lab: WholeLab) -> None:
 
 
 def wait_for_points(page: Page, at_least: int) -> int:
-    """Waits until the run's charts show that many points; how many they show."""
+    """Waits until the run's charts show that many points; how many they show. A run that ends before fails the test."""
     page.wait_for_function(
-        "least => Number(document.querySelector('[data-run]').dataset.points ?? 0) >= least",
+        "least => { const run = document.querySelector('[data-run]').dataset;"
+        " return Number(run.points ?? 0) >= least || run.state === 'end'; }",
         arg=at_least,
         timeout=RUN_MS,
     )
-    return points_shown(page)
+    shown = points_shown(page)
+    assert shown >= at_least, page.locator("#state").inner_text()
+    return shown
 
 
 def points_shown(page: Page) -> int:
@@ -72,6 +75,8 @@ def assert_shows_every_sample(page: Page, lab: WholeLab, run_id: int) -> None:
     """The charts hold each sample that is stored of the run, once, in order."""
     samples = [sample["t_s"] for sample in lab.items(run_id, "series")]
     assert len(samples) > 0
-    wait_for_points(page, len(samples))
+    page.wait_for_function(
+        "count => Number(document.querySelector('[data-run]').dataset.points) >= count", arg=len(samples)
+    )
     assert charted_times(page) == samples
     assert points_shown(page) == len(samples)
