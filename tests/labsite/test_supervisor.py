@@ -20,10 +20,7 @@ STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 )
 # A child whose own child stays in its session and outlives it.
-FORK = (
-    "import subprocess, sys;"
-    f"p = subprocess.Popen([sys.executable, '-c', {SLEEPER!r}]); print(p.pid, flush=True)"
-)
+FORK = f"import subprocess, sys;p = subprocess.Popen([sys.executable, '-c', {SLEEPER!r}]); print(p.pid, flush=True)"
 # A child whose own child leaves its session and outlives it.
 DOUBLE_FORK = (
     "import subprocess, sys;"
