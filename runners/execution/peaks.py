@@ -17,13 +17,13 @@ def read_peaks(ceilings_file: Path | None, engine: EngineSpec) -> dict[str, Any]
     if ceilings_file is None or not ceilings_file.exists():
         return None
     ceilings = json.loads(ceilings_file.read_text())
-    product = ceilings["matmul"]["by_precision"].get(engine.weights)
-    bandwidths = [rate["best"] for rate in ceilings["memory_bandwidth"]["by_threads"].values() if rate]
+    product = ceilings.get("matmul", {}).get("by_precision", {}).get(engine.weights)
+    bandwidths = [rate["best"] for rate in ceilings.get("memory_bandwidth", {}).get("by_threads", {}).values() if rate]
     if product is None or not bandwidths:
         return None
     return {
         "flops_per_s": product["best"],
         "bytes_per_s": max(bandwidths),
         "source": "ceilings measured on the node",
-        "measured_at": ceilings["measured_at"],
+        "measured_at": ceilings.get("measured_at"),
     }

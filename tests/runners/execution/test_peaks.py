@@ -37,3 +37,5 @@ def test_without_measured_ceilings_there_are_no_peaks(tmp_path: Path, ceilings: 
     assert read_peaks(tmp_path / "absent.json", EngineSpec()) is None
     ceilings.write_text(json.dumps(CEILINGS | {"matmul": {"by_precision": {"bf16": None}}}))
     assert read_peaks(ceilings, EngineSpec()) is None
+    ceilings.write_text("{}")
+    assert read_peaks(ceilings, EngineSpec()) is None
