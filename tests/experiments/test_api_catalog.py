@@ -42,7 +42,7 @@ def test_nodes_are_those_of_ones_projects_and_of_all(caller: Caller, project: Pr
 
 def test_a_node_tells_what_it_is_and_does(caller: Caller, project: Project) -> None:
     node = ready_node("busy", kind="modelled", chip_id="h100-sxm", labels={"rack": "a1"}, usd_per_hour=2.5)
-    submit(project)
+    submit(project, chip="h100-sxm")
     place_runs()
     found = caller.get("/nodes/busy").json()
     assert (found["kind"], found["chip"], found["usd_per_hour"]) == ("modelled", "h100-sxm", 2.5)
