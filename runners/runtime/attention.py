@@ -92,9 +92,14 @@ class QueryGroup:
 
 
 class AttentionPlanner:
-    """Lays out the attention of a step: single queries of many sequences as one group, longer chunks one by one."""
+    """Lays out the attention of a step: single queries of many sequences as one group, longer chunks one by one.
+
+    Raises ValueError for blocks that don't fill a tile: the products of its last keys would have untried shapes.
+    """
 
     def __init__(self, config: ModelConfig, num_blocks: int, block_size: int) -> None:
+        if TILE % block_size:
+            raise ValueError(f"block_size is {block_size}; allowed: a divisor of {TILE}")
         self._num_blocks, self._block_size = num_blocks, block_size
         self._heads = torch.arange(config.num_kv_heads)
         self._min_keys = min(_SMALLEST_PRODUCT // (config.num_heads * config.head_dim) + 1, TILE)

@@ -1,3 +1,7 @@
-"""Imports the runtime before any benchmark imports torch: it settles how OpenMP threads wait."""
+"""Threads wait as an engine's do, which is settled before any benchmark imports torch."""
 
-import runners.runtime  # noqa: F401
+import os
+
+from runners.runtime.threads import thread_environment
+
+os.environ.update(thread_environment(os.environ))

@@ -1,12 +1,16 @@
-"""What tests of runners share: the sample model's file."""
+"""What tests of runners share: how their threads wait, and the sample model's file."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from runners import models
+from runners.runtime.threads import thread_environment
+
+os.environ.update(thread_environment(os.environ))  # before any test module imports torch, which loads OpenMP
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,7 @@ from runners.runtime.serving.messages import (
 from runners.runtime.serving.metrics import ServerMetrics
 from runners.runtime.serving.sequence_stream import SequenceStream
 from runners.runtime.serving.steps import StepRing
+from runners.runtime.threads import thread_environment
 
 STOP_GRACE_S = 5.0
 log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class EngineClient:
                     str(os.getpid()),
                 ],
                 pass_fds=[theirs.fileno()],
+                env=thread_environment(os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,
             )

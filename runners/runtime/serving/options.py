@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--weights", choices=("bf16", "int8"), default="bf16", help="int8 is W8A8: quicker, at some quality")
     add("--max-num-seqs", type=_positive, default=16, help="sequences in a step")
     add("--max-num-batched-tokens", type=_positive, default=2048, help="tokens in a step")
-    add("--block-size", type=_positive, default=32, help="tokens in a KV block")
+    add("--block-size", type=int, choices=(8, 16, 32, 64, 128), default=32, help="tokens in a KV block")
     add("--num-blocks", type=_positive, help="KV blocks; a share of memory unless given")
     add("--max-model-len", type=_positive, help="prompt and output together; the model's own unless given")
     add("--no-prefix-cache", dest="prefix_cache", action="store_false", help="keep no computed prefixes")

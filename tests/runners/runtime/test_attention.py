@@ -146,3 +146,8 @@ def test_a_query_has_the_same_bits_alone_in_a_chunk_and_beside_longer_texts(
     assert torch.equal(attend(text.queries[first:], cache, 0, chunk, products)[-1], one)
     both = torch.cat((longer.queries[-1:], text.queries[position:]))
     assert torch.equal(attend(both, cache, 0, beside, products)[1], one)
+
+
+def test_blocks_that_do_not_fill_a_tile_are_refused() -> None:
+    with pytest.raises(ValueError, match="block_size is 48"):
+        AttentionPlanner(CONFIG, NUM_BLOCKS, 48)

@@ -52,9 +52,18 @@ def test_fast_products_are_taken_where_they_hold_and_no_other(shape: AttentionSh
     assert choose_products(shape).name == ("fast" if rows_hold(FastProducts(), shape) else "exact")
 
 
-def test_float32_products_are_not_taken_where_a_single_query_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a chip that does not multiply bf16: MKL then takes another kernel for few rows."""
-    monkeypatch.setattr(torch.backends.mkldnn.matmul, "fp32_precision", "ieee")
+@pytest.fixture
+def float32_products() -> Iterator[None]:
+    """As on a chip that does not multiply bf16. (pytest's monkeypatch can't restore this attribute.)"""
+    settings = torch.backends.mkldnn.matmul
+    before = settings.fp32_precision
+    settings.fp32_precision = "ieee"
+    yield
+    settings.fp32_precision = before
+
+
+@pytest.mark.usefixtures("float32_products")
+def test_float32_products_are_not_taken_where_a_single_query_differs() -> None:
     queries, keys = torch.randn(3, 12, 64), torch.randn(3, 64, 512)
     leaks = not torch.equal(torch.bmm(queries[:, :3].contiguous(), keys), torch.bmm(queries, keys)[:, :3])
     assert choose_products(SHAPES[0]).name == "exact" or not leaks
