@@ -2,10 +2,10 @@
 
 OpenMP's threads wait between two parallel regions by spinning, a few hundred times in a step. Beside other busy
 processes on the same cores (a load client, the control plane) a spinning thread holds the core that its partner needs.
-Sleeping costs a quiet machine some of a second thread's gain and keeps a busy one's steps even. Measured on 2 cores
-with SmolLM2, one sequence, median (and longest) step in ms: quiet, 40 asleep, 33 with 1,000 spins, 27 with 10,000;
-with three other busy processes 40 (100) asleep, 55 (90) with 1,000 spins, 200 (560) with 10,000, 390 (1,600) as
-libgomp has it.
+Sleeping costs some of a second thread's gain while the machine is quiet, and keeps steps even while it is not.
+Measured on 2 cores shared with other work (load average 3 to 4.6), SmolLM2 int8, one sequence, three interleaved
+rounds; median step in ms, and the longest: asleep 39 to 58 (168), 1,000 spins 33 to 58 (83), 10,000 spins 27 to 301
+(562), as libgomp has it 34 to 396 (2,072). CPU time a step: asleep 39 to 43 ms, 1,000 spins 48 to 55 ms.
 """
 
 from __future__ import annotations

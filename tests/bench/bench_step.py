@@ -32,7 +32,8 @@ def test_tokens_per_second(weights: str) -> None:
     facts = executor.facts()
     bandwidth = read_bandwidth()
     ceiling = bandwidth / facts["weight_bytes"]
-    print(f"\n{facts['kernels']}, {facts['attention_products']} attention products, {facts['threads']} threads, batch-invariant: {facts['batch_invariant']}")
+    print(f"\n{facts['kernels']}, {facts['attention_products']} attention products, {facts['threads']} threads")
+    print(f"batch-invariant: {facts['batch_invariant']}")
     print(f"reads {bandwidth / 1e9:.1f} GB/s, weights {facts['weight_bytes'] / 1e6:.0f} MB: ≤ {ceiling:.0f} steps/s")
     for batch in (1, 8, 32):
         step_s = median_s(lambda batch=batch: run_step(executor, batch, CONTEXT, 1))
