@@ -76,7 +76,10 @@ class _Watch:
 
 @dataclass
 class Supervisor:
-    """`servers` are started by their owner, before the children; children are started by `add`."""
+    """`servers` are started by their owner, before the children; children are started by `add`.
+
+    Children of this process that were there before its supervisor are none of its business.
+    """
 
     say: Say
     servers: Sequence[Server] = ()
@@ -84,6 +87,7 @@ class Supervisor:
     # Processes that others of us wait for: their exit status is not ours to take.
     waited_for: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _watches: dict[str, _Watch] = field(default_factory=dict)
+    _before: frozenset[int] = field(default_factory=lambda: frozenset(one.pid for one in psutil.Process().children()))
 
     def add(self, child: Child) -> None:
         self.children.append(child)
@@ -142,11 +146,11 @@ class Supervisor:
             end_processes([one for one in self._descendants() if _session_of(one) == item.process.pid], 0)
 
     def _descendants(self) -> list[psutil.Process]:
-        """All processes below us, those of the servers left out."""
-        servers = {server.process.pid for server in self.servers if server.process}
+        """All processes below us, those of the servers and of earlier children left out."""
+        spared = self._before | {server.process.pid for server in self.servers if server.process}
         found: list[psutil.Process] = []
         for process in psutil.Process().children():
-            if process.pid not in servers:
+            if process.pid not in spared:
                 found += [process, *_children_of(process)]
         return found
 

@@ -106,6 +106,18 @@ def test_stop_ends_children_grandchildren_and_those_that_ignore_sigterm(supervis
     assert not psutil.pid_exists(orphan.pid)
 
 
+def test_stop_spares_what_was_there_before_the_supervisor(tmp_path):
+    earlier = subprocess.Popen([sys.executable, "-c", SLEEPER])
+    try:
+        one = Supervisor(say=print)
+        one.add(child(tmp_path, SLEEPER))
+        one.stop()
+        assert earlier.poll() is None
+    finally:
+        earlier.kill()
+        earlier.wait()
+
+
 def test_the_exit_status_of_a_process_that_someone_waits_for_is_left_to_him(supervisor, tmp_path):
     waited_for = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
     supervisor.waited_for.append(waited_for)
