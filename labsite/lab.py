@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from labsite.first_start import LOCAL_NODES, LocalNode
 from labsite.instance import allowed_hosts, free_port, lock_home, reachable_host
-from labsite.processes import StartFailed, become_subreaper, end_processes, last_lines, spawn
+from labsite.processes import StartFailed, adopt_orphans, end_processes, last_lines, spawn
 from labsite.services import Services
 from labsite.supervisor import MARK, Child, Supervisor, leftovers
 
@@ -63,7 +63,7 @@ class Lab:
         with lock_home(self._home):
             self._port = free_port(self._options.host, self._options.port)
             self._listen_to_signals()
-            become_subreaper()
+            adopt_orphans()
             self._say(f"lab on {self._home}")
             self._end_leftovers()
             services = Services(self._home, bind=self._options.host)

@@ -37,9 +37,9 @@ class SystemUser:
     gid: int
 
 
-def become_subreaper() -> None:
-    """Orphans among our descendants become our own children, so that none can slip away."""
-    if _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+def adopt_orphans(yes: bool = True) -> None:
+    """Orphans among our descendants become our own children (we are their subreaper), so that none can slip away."""
+    if _libc.prctl(PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 

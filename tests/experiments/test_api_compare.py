@@ -32,7 +32,7 @@ def experiment(redis_url: str, project: Project) -> Iterator[Experiment]:
     """Two settings, twice each, run by a modelled node."""
     modelled_node()
     workload = {"kind": "synthetic", "arrival": {"kind": "closed", "max_concurrency": 4}, "num_requests": 24}
-    made = submit(project, matrix={"engine.max_num_seqs": [1, 4]}, repeats=2, workload=workload)
+    made = submit(project, chip="h100-sxm", matrix={"engine.max_num_seqs": [1, 4]}, repeats=2, workload=workload)
     with redis.Redis.from_url(redis_url) as broker:
         for _ in range(4):
             place_runs()

@@ -36,13 +36,13 @@ def stored(run: Run) -> tuple[object, object, object]:
 def modelled_run(redis_url: str) -> Run:
     modelled_node()
     workload = {"kind": "synthetic", "arrival": {"kind": "closed", "max_concurrency": 4}, "num_requests": 40}
-    made: Experiment = submit(team(), workload=workload)
+    made: Experiment = submit(team(), chip="h100-sxm", workload=workload)
     return finish_run(made.runs.get(), redis_url)
 
 
 def test_the_results_are_those_of_the_events_that_were_sent(redis_url: str) -> None:
     modelled_node()
-    made: Experiment = submit(team())
+    made: Experiment = submit(team(), chip="h100-sxm")
     place_runs()
     attempt = live_attempt(made.runs.get())
     sent = events_of(attempt)

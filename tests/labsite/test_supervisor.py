@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labsite.processes import become_subreaper, end_processes, wait_until
+from labsite.processes import adopt_orphans, end_processes, wait_until
 from labsite.supervisor import MARK, Child, Supervisor, leftovers
 
 SLEEPER = "import time; time.sleep(600)"
@@ -35,10 +35,11 @@ def lines() -> list[str]:
 
 @pytest.fixture
 def supervisor(lines: list[str]) -> Iterator[Supervisor]:
-    become_subreaper()
+    adopt_orphans()
     running = Supervisor(say=lines.append)
     yield running
     running.stop()
+    adopt_orphans(False)
 
 
 def child(tmp_path: Path, code: str, name: str = "worker") -> Child:
