@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from experiments.models import Run, RunState
-from experiments.placement import Demand, matches
+from experiments.placement import matches
 from experiments.services.feasibility import node_view
+from experiments.services.placing import stored_demand
 from hardware.models import Node, NodeState
 from hardware.selectors import nodes_serving
 
@@ -28,9 +29,8 @@ def explain_waiting(runs: Iterable[Run]) -> dict[int, str]:
 
 
 def _explain(run: Run, nodes: list[Node]) -> str:
-    asked = run.experiment.spec["nodes"]
-    labels = tuple(sorted(asked["labels"].items()))
-    demand = Demand(run.experiment.project_id, run.spec["chip_id"], labels, tuple(asked["names"]))
+    experiment = run.experiment
+    demand = stored_demand(experiment.project_id, run.spec["chip_id"], experiment.spec["nodes"])
     fitting = [node for node in nodes if matches(demand, node_view(node))]
     if not fitting:
         return "no node that matches is registered any more"

@@ -80,12 +80,13 @@ def _queue() -> list[QueuedRun]:
         "experiment__spec__nodes",
     )
     return [
-        QueuedRun(pk, experiment, position, repeat, _demand(project, chip, nodes))
+        QueuedRun(pk, experiment, position, repeat, stored_demand(project, chip, nodes))
         for pk, experiment, position, repeat, project, chip, nodes in rows
     ]
 
 
-def _demand(project_id: int, chip_id: str, nodes: dict[str, Any]) -> Demand:
+def stored_demand(project_id: int, chip_id: str, nodes: dict[str, Any]) -> Demand:
+    """What a run asks of a node, from its spec's chip and its experiment's node selector as they are stored."""
     labels = tuple(sorted(nodes["labels"].items()))
     return Demand(project_id, chip_id, labels, tuple(nodes["names"]))
 
