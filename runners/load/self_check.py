@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from runners.validity import THRESHOLDS
+
 PROBE_S = 0.05
 LATE_S = 0.05
-MAX_P99_LAG_S = 0.05
+MAX_P99_LAG_S = THRESHOLDS["client_bound"]
 MAX_LATE_SHARE = 0.01
 MAX_CPU_SHARE = 0.9
 
