@@ -133,8 +133,7 @@ class Driver:
                 users.create_task(self._be_user(requests, until_s))
 
     async def _be_user(self, requests: Iterator[PlannedRequest], until_s: float | None) -> None:
-        while not self._gone and (until_s is None or self._now() < until_s):
-            scheduled_s = self._now()
+        while not self._gone and _is_before(scheduled_s := self._now(), until_s):
             request = next(requests, None)
             if request is None:
                 if self._counter.phase == "measured":
@@ -200,6 +199,10 @@ class Driver:
 
     async def _sleep_until(self, t_s: float) -> None:
         await asyncio.sleep(max(t_s - self._now(), 0.0))
+
+
+def _is_before(t_s: float, until_s: float | None) -> bool:
+    return until_s is None or t_s < until_s
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
