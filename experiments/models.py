@@ -1,6 +1,6 @@
 """What the lab keeps of an experiment: its document, its trials, runs and attempts, and every record of each.
 
-    Experiment:  ACTIVE → DONE | CANCELLED
+    Experiment:  ACTIVE ⇄ PAUSED → DONE | CANCELLED
     Run:         QUEUED → ASSIGNED → RUNNING → SUCCEEDED | FAILED | CANCELLED
                    ▲─────────┴──────────┘ its attempt is LOST or failed with `retry`, and retries are left
     Attempt:     ASSIGNED → RUNNING → SUCCEEDED | FAILED | CANCELLED | LOST
@@ -18,6 +18,7 @@ from labsite.accounts.models import Project, User
 
 class ExperimentState(models.TextChoices):
     ACTIVE = "active"
+    PAUSED = "paused"
     DONE = "done"
     CANCELLED = "cancelled"
 
@@ -40,12 +41,17 @@ class AttemptState(models.TextChoices):
     LOST = "lost"
 
 
+EXPERIMENT_OPEN = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
 RUN_ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 ATTEMPT_LIVE = (AttemptState.ASSIGNED, AttemptState.RUNNING)
 
 
 class Experiment(models.Model):
-    """A document and the question it answers. `document` is what was sent, `spec` has every default too."""
+    """A document and the question it answers. `document` is what was sent, `spec` has every default too.
+
+    A paused experiment keeps what runs and starts nothing. Of queued runs those of a higher `priority` go first. A
+    deleted experiment (`deleted_at`) is unseen but for restoring it, and gone for good after 30 days.
+    """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="experiments")
     owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="experiments")
@@ -56,8 +62,12 @@ class Experiment(models.Model):
     spec = models.JSONField()
     state = models.CharField(max_length=10, choices=ExperimentState.choices, default=ExperimentState.ACTIVE)
     reason = models.TextField(blank=True)
+    priority = models.SmallIntegerField(default=0)
+    cloned_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="clones")
     created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+    deleted_by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
 
     class Meta:
         ordering = ["-id"]
@@ -253,6 +263,78 @@ class StatusRecord(Record):
     class Meta:
         managed = False
         db_table = "experiments_statusrecord"
+
+
+class RegisteredModel(models.Model):
+    """A language model that experiments may name, beside those that the lab ships (runners.models.REGISTRY).
+
+    `entry` is runners.models.ModelEntry as a mapping: files with sizes and SHA-256, source, shape, licence. A run keeps
+    the entry it was made for, so a model that is retired or registered anew changes no run.
+    """
+
+    name = models.SlugField(max_length=100, unique=True)
+    entry = models.JSONField()
+    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    retired_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Webhook(models.Model):
+    """An address that hears of a project's events. Each delivery is signed with `secret` (HMAC-SHA-256)."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="webhooks")
+    url = models.URLField(max_length=500)
+    secret = models.CharField(max_length=100)
+    events = models.JSONField(default=list)
+    active = models.BooleanField(default=True)
+    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class DeliveryState(models.TextChoices):
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+class WebhookDelivery(models.Model):
+    """One event for one webhook. PENDING → DELIVERED | FAILED (after the last try). `key` makes an event unique."""
+
+    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
+    event = models.CharField(max_length=40)
+    key = models.CharField(max_length=100)
+    payload = models.JSONField()
+    state = models.CharField(max_length=10, choices=DeliveryState.choices, default=DeliveryState.PENDING)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    next_try_at = models.DateTimeField(null=True)
+    response_status = models.PositiveSmallIntegerField(null=True)
+    error = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    delivered_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name_plural = "webhook deliveries"
+        constraints = [models.UniqueConstraint(fields=["webhook", "key"], name="delivery_once")]
+        # the sender looks for what is due
+        indexes = [
+            models.Index(fields=["next_try_at"], condition=models.Q(state="pending"), name="delivery_due"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event} to {self.webhook}"
 
 
 class ControlHeartbeat(models.Model):

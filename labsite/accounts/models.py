@@ -10,8 +10,17 @@ from django.contrib.auth.models import AbstractUser
 from django.db import models
 
 
+class Theme(models.TextChoices):
+    AUTO = "auto", "as the system"
+    LIGHT = "light", "light"
+    DARK = "dark", "dark"
+
+
 class User(AbstractUser):
-    """A person who signs in. A superuser is an admin in every project."""
+    """A person who signs in. A superuser is an admin in every project. `time_zone` is an IANA name."""
+
+    theme = models.CharField(max_length=5, choices=Theme.choices, default=Theme.AUTO)
+    time_zone = models.CharField(max_length=64, default="UTC")
 
 
 class Project(models.Model):
@@ -68,3 +77,50 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.prefix}… of {self.user}"
+
+
+class SignIn(models.Model):
+    """A browser in which a person is signed in: what he sees of his sessions, and can end."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sign_ins")
+    session_key = models.CharField(max_length=40, unique=True)
+    address = models.GenericIPAddressField(null=True)
+    user_agent = models.CharField(max_length=300, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-seen_at"]
+
+    def __str__(self) -> str:
+        return f"{self.user} since {self.created_at:%Y-%m-%d %H:%M}"
+
+
+class AuditEntry(models.Model):
+    """Who did what, when and by which way. Written with the change itself, never edited, never deleted by people.
+
+    `action` is a verb and its object (`experiment.cancel`); `username` and `object_name` outlive what they name.
+    """
+
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    username = models.CharField(max_length=150, blank=True)
+    project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="+")
+    action = models.CharField(max_length=60)
+    object_type = models.CharField(max_length=40)
+    object_id = models.CharField(max_length=100, blank=True)
+    object_name = models.CharField(max_length=200, blank=True)
+    via = models.CharField(max_length=10)
+    address = models.GenericIPAddressField(null=True)
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name_plural = "audit entries"
+        indexes = [
+            models.Index(fields=["project", "-id"], name="audit_by_project"),
+            models.Index(fields=["object_type", "object_id", "-id"], name="audit_by_object"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username}: {self.action} {self.object_name or self.object_id}"

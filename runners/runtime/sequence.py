@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 
 class SequenceState(StrEnum):
@@ -16,10 +17,44 @@ class SequenceState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """ln p of one token before temperature and cuts; `rank` 1 is the most likely."""
+
+    token_id: int
+    logprob: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """The token at one place, and the most likely ones there, most likely first."""
+
+    chosen: TokenLogprob
+    top: tuple[TokenLogprob, ...] = ()
+
+
+StructureKind = Literal["json_schema", "json_object", "regex", "choice", "grammar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What an output must match: `text` is a JSON schema, a regular expression, a JSON list of choices, or a grammar
+    (Lark); empty for `json_object`."""
+
+    kind: StructureKind
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How tokens are drawn. `temperature` 0 is greedy; `top_k` 0 keeps all; `seed` must be set for
-    temperature > 0 (the server draws one where the client gave none). `stop_token_ids` end a sequence unless
-    `ignore_eos`, and not before `min_tokens` output tokens.
+    """How tokens are drawn. `temperature` 0 is greedy; `top_k` 0 keeps all; `min_p` cuts tokens less likely than that
+    share of the likeliest; `seed` must be set for temperature > 0 (the server draws one where the client gave none).
+    `stop_token_ids` end a sequence unless `ignore_eos`, and not before `min_tokens` output tokens.
+
+    Penalties as vLLM and OpenAI define them: repetition over prompt and output, presence and frequency over the output.
+    `logprobs` and `prompt_logprobs`: how many of the most likely tokens beside the chosen one; None for nothing.
+    `bad_token_ids` are sequences of tokens that must not come out. `embed` asks for the hidden state of the last prompt
+    token in place of any output.
 
     Stop strings are text, so the server watches for them and aborts; the engine knows tokens alone.
     """
@@ -29,9 +64,19 @@ class SamplingParams:
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
     seed: int = 0
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    bad_token_ids: tuple[tuple[int, ...], ...] = ()
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    structure: Structure | None = None
+    embed: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -62,6 +62,14 @@ class Llama:
 
     def forward(self, step: StepInput, cache: KVCache) -> torch.Tensor:
         """Logits (sampled rows, vocab_size), float32; writes the rows' keys and values to the cache."""
+        return self.logits(self.hidden(step, cache))
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits (rows, vocab_size), float32, of final hidden states (rows, hidden_size)."""
+        return self._head(hidden).to(torch.float32)
+
+    def hidden(self, step: StepInput, cache: KVCache) -> torch.Tensor:
+        """Final hidden states (sampled rows, hidden_size), normed; writes the rows' keys and values to the cache."""
         config, eps = self.config, self.config.norm_eps
         hidden = self._embedding[step.token_ids].to(self._dtype)
         turns = self._turns[step.positions]
@@ -70,8 +78,7 @@ class Llama:
             attention = self._attend(index, qkv, turns, step, cache)
             hidden = layer.o.add(attention, hidden)
             hidden = layer.ffn(rms_norm(hidden, layer.ffn_norm, eps), hidden)
-        sampled = rms_norm(hidden[step.sampled_rows], self._final_norm, config.norm_eps)
-        return self._head(sampled).to(torch.float32)
+        return rms_norm(hidden[step.sampled_rows], self._final_norm, config.norm_eps)
 
     def row_functions(self) -> list[RowFunction]:
         """The linear layers' shapes, as those of the first layer and the head, for a check of their independence."""
