@@ -6,57 +6,81 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('accounts', '0001_initial'),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='user',
-            name='theme',
-            field=models.CharField(choices=[('auto', 'as the system'), ('light', 'light'), ('dark', 'dark')], default='auto', max_length=5),
+            model_name="user",
+            name="theme",
+            field=models.CharField(
+                choices=[("auto", "as the system"), ("light", "light"), ("dark", "dark")], default="auto", max_length=5
+            ),
         ),
         migrations.AddField(
-            model_name='user',
-            name='time_zone',
-            field=models.CharField(default='UTC', max_length=64),
+            model_name="user",
+            name="time_zone",
+            field=models.CharField(default="UTC", max_length=64),
         ),
         migrations.CreateModel(
-            name='SignIn',
+            name="SignIn",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('session_key', models.CharField(max_length=40, unique=True)),
-                ('address', models.GenericIPAddressField(null=True)),
-                ('user_agent', models.CharField(blank=True, max_length=300)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('seen_at', models.DateTimeField()),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sign_ins', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("session_key", models.CharField(max_length=40, unique=True)),
+                ("address", models.GenericIPAddressField(null=True)),
+                ("user_agent", models.CharField(blank=True, max_length=300)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("seen_at", models.DateTimeField()),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="sign_ins",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-seen_at'],
+                "ordering": ["-seen_at"],
             },
         ),
         migrations.CreateModel(
-            name='AuditEntry',
+            name="AuditEntry",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(auto_now_add=True, db_index=True)),
-                ('username', models.CharField(blank=True, max_length=150)),
-                ('action', models.CharField(max_length=60)),
-                ('object_type', models.CharField(max_length=40)),
-                ('object_id', models.CharField(blank=True, max_length=100)),
-                ('object_name', models.CharField(blank=True, max_length=200)),
-                ('via', models.CharField(max_length=10)),
-                ('address', models.GenericIPAddressField(null=True)),
-                ('detail', models.JSONField(default=dict)),
-                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='accounts.project')),
-                ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField(auto_now_add=True, db_index=True)),
+                ("username", models.CharField(blank=True, max_length=150)),
+                ("action", models.CharField(max_length=60)),
+                ("object_type", models.CharField(max_length=40)),
+                ("object_id", models.CharField(blank=True, max_length=100)),
+                ("object_name", models.CharField(blank=True, max_length=200)),
+                ("via", models.CharField(max_length=10)),
+                ("address", models.GenericIPAddressField(null=True)),
+                ("detail", models.JSONField(default=dict)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to="accounts.project"
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'audit entries',
-                'ordering': ['-id'],
-                'indexes': [models.Index(fields=['project', '-id'], name='audit_by_project'), models.Index(fields=['object_type', 'object_id', '-id'], name='audit_by_object')],
+                "verbose_name_plural": "audit entries",
+                "ordering": ["-id"],
+                "indexes": [
+                    models.Index(fields=["project", "-id"], name="audit_by_project"),
+                    models.Index(fields=["object_type", "object_id", "-id"], name="audit_by_object"),
+                ],
             },
         ),
     ]
