@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from runners.runtime.engine import RequestTiming
+from runners.runtime.sequence import TokenLogprobs
 from runners.runtime.serving.detokenize import Detokenizer
 from runners.runtime.serving.errors import ApiError
 
@@ -20,12 +21,14 @@ from runners.runtime.serving.errors import ApiError
 class Delta:
     """News of one sequence: text and how many tokens came since the last; `finish_reason` only in the last.
 
-    `num_tokens` is how many tokens the engine made, also where their text is still held back.
+    `num_tokens` is how many tokens the engine made, also where their text is still held back. `logprobs` has one entry
+    for each of them, where the request asked for them.
     """
 
     text: str
     num_tokens: int
     finish_reason: str | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 class SequenceStream:
@@ -33,6 +36,9 @@ class SequenceStream:
 
     `wake` is set at each change; the sequences of one HTTP request share it. `prompt_field` is what the client
     calls the prompt, for errors. `key` names it to the engine, once it is there.
+
+    `prompt_logprobs` has one entry per prompt token, null for the first; `embedding` is the normed last hidden state of
+    the prompt. The engine sets either, where it was asked for, before the sequence finishes.
     """
 
     def __init__(
@@ -55,10 +61,13 @@ class SequenceStream:
         self.timing: RequestTiming | None = None
         self.last_token_s: float | None = None
         self.num_output_tokens = 0
+        self.prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+        self.embedding: tuple[float, ...] | None = None
         self._detokenizer = detokenizer
         self._wake = wake
         self._text: list[str] = []
         self._num_unsent = 0
+        self._logprobs: list[TokenLogprobs] = []
         self._last_sent = False
 
     @property
@@ -74,13 +83,15 @@ class SequenceStream:
         self.accepted = True
         self._wake.set()
 
-    def push(self, token_id: int) -> None:
+    def push(self, token_id: int, logprobs: TokenLogprobs | None = None) -> None:
         """One more token. Tokens after a complete stop string do not belong to the answer and are dropped."""
         if self.closed or self._detokenizer.stopped:
             return
         self.num_output_tokens += 1
         self._num_unsent += 1
         self._text.append(self._detokenizer.push(token_id))
+        if logprobs is not None:
+            self._logprobs.append(logprobs)
         self._wake.set()
 
     def finish(self, reason: str, timing: RequestTiming | None) -> None:
@@ -106,8 +117,9 @@ class SequenceStream:
         last = self.finish_reason is not None and not self._last_sent
         if not self._num_unsent and not last:
             return None
-        delta = Delta("".join(self._text), self._num_unsent, self.finish_reason)
+        delta = Delta("".join(self._text), self._num_unsent, self.finish_reason, tuple(self._logprobs))
         self._text.clear()
+        self._logprobs.clear()
         self._num_unsent = 0
         self._last_sent = last or self._last_sent
         return delta

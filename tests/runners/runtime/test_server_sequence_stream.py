@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runners.runtime.sequence import TokenLogprob, TokenLogprobs
 from runners.runtime.serving.detokenize import Detokenizer
 from runners.runtime.serving.errors import ApiError, unavailable
 from runners.runtime.serving.sequence_stream import Delta, SequenceStream, deltas, wait_accepted
@@ -33,6 +34,16 @@ def test_a_token_whose_text_is_held_back_is_told_all_the_same() -> None:
     assert stream.take() == Delta("", 1)
     stream.push(3)
     assert stream.take() == Delta("é", 1)
+
+
+def test_logprobs_come_with_the_tokens_they_belong_to() -> None:
+    stream = new_stream()
+    first, second = (TokenLogprobs(TokenLogprob(token, -0.5, 1)) for token in (0, 1))
+    stream.push(0, first)
+    stream.push(1, second)
+    assert stream.take() == Delta("ab", 2, None, (first, second))
+    stream.push(4)
+    assert stream.take() == Delta("c", 1)
 
 
 def test_the_last_delta_comes_once_with_the_reason() -> None:
