@@ -109,8 +109,8 @@ class Trial(models.Model):
 
 
 class Run(models.Model):
-    """One repeat of a trial. `spec` is the frozen RunSpec; `summary`, `valid` and `reasons` are computed from
-    the records when all of the final attempt's events are stored (see runners.metrics)."""
+    """One repeat of a trial. `spec` is the frozen RunSpec; `summary`, `distributions`, `valid` and `reasons` are
+    computed from the records when all of the final attempt's events are stored (runners.metrics, .distributions)."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="runs")
@@ -125,6 +125,7 @@ class Run(models.Model):
     cancel_outcome = models.CharField(max_length=10, choices=RunState.choices, blank=True)
     reason = models.TextField(blank=True)
     summary = models.JSONField(null=True)
+    distributions = models.JSONField(null=True)
     valid = models.BooleanField(null=True)
     reasons = models.JSONField(default=list)
     created_at = models.DateTimeField(auto_now_add=True)

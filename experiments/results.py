@@ -17,6 +17,7 @@ from experiments.models import (
     StepRecord,
 )
 from runners import events
+from runners.distributions import distributions
 from runners.events import Report
 from runners.metrics import summarize
 from runners.spec import RunSpec
@@ -26,23 +27,28 @@ E = TypeVar("E", bound=events.Event)
 
 
 def store_results(run: Run) -> None:
-    """Computes and stores `summary`, `valid` and `reasons` from the final attempt's records. The same records always
+    """Computes and stores `summary`, `distributions`, `valid` and `reasons` from the final attempt's records. The same records always
     give the same result, so it may be called again. A run without an attempt has no result."""
     attempt = run.final_attempt
     if attempt is None:
         return
+    spec = RunSpec.model_validate(run.spec)
+    requests = load_records(RequestRecord, events.RequestRecord, attempt)
     summary = summarize(
-        load_records(RequestRecord, events.RequestRecord, attempt),
+        requests,
         load_records(Sample, events.Sample, attempt),
         load_records(StepRecord, events.Step, attempt),
         report_of(attempt),
-        RunSpec.model_validate(run.spec),
+        spec,
         attempt=attempt.number,
     ).as_json()
     summary["reasons"] += [reason.as_json() for reason in evidence_gaps(attempt)]
     summary["valid"] = not summary["reasons"]
     Run.objects.filter(id=run.id).update(
-        summary=summary, valid=summary["valid"], reasons=[reason["code"] for reason in summary["reasons"]]
+        summary=summary,
+        distributions=distributions(requests, spec),
+        valid=summary["valid"],
+        reasons=[reason["code"] for reason in summary["reasons"]],
     )
 
 

@@ -203,30 +203,37 @@ def _distribution(values: Sequence[float], unit: str) -> Metric:
     return Metric(float(points[0]), unit, len(values), percentiles)
 
 
-def _latency_metrics(measured: Sequence[RequestRecord], spec: RunSpec) -> dict[str, Metric]:
-    ok = [record for record in measured if record.status == "ok"]
+def latency_values(requests: Sequence[RequestRecord], spec: RunSpec) -> dict[str, list[float]]:
+    """Every value of each latency over measured, successful requests: s, for interactivity tok/s."""
+    ok = [record for record in requests if record.phase == "measured" and record.status == "ok"]
 
-    def over(measure: Measure, unit: str = "s") -> Metric:
-        return _distribution([v for record in ok if (v := measure(record)) is not None], unit)
+    def over(measure: Measure) -> list[float]:
+        return [v for record in ok if (v := measure(record)) is not None]
 
-    metrics = {
+    values = {
         "ttft": over(ttft_s),
         "tpot": over(tpot_s),
         "e2el": over(e2el_s),
-        "interactivity": _slow_tail(over(interactivity, "tok/s"), ok),
-        "itl": _distribution([gap for record in ok for gap in token_gaps_s(record)], "s"),
-        "icl": _distribution([gap for record in ok for gap in chunk_gaps_s(record)], "s"),
+        "interactivity": over(interactivity),
+        "itl": [gap for record in ok for gap in token_gaps_s(record)],
+        "icl": [gap for record in ok for gap in chunk_gaps_s(record)],
         "queue_wait": over(lambda r: _difference(r.scheduled_first_s, r.queued_s)),
         "prefill_time": over(lambda r: _difference(r.prefill_done_s, r.scheduled_first_s)),
     }
     if spec.workload.arrival.kind == "open":
-        metrics["effective_ttft"] = over(effective_ttft_s)
-    return metrics
+        values["effective_ttft"] = over(effective_ttft_s)
+    return values
 
 
-def _slow_tail(metric: Metric, records: Sequence[RequestRecord]) -> Metric:
+def _latency_metrics(measured: Sequence[RequestRecord], spec: RunSpec) -> dict[str, Metric]:
+    values = latency_values(measured, spec)
+    units = {"interactivity": "tok/s"}
+    metrics = {name: _distribution(found, units.get(name, "s")) for name, found in values.items()}
+    return metrics | {"interactivity": _slow_tail(metrics["interactivity"], values["interactivity"])}
+
+
+def _slow_tail(metric: Metric, values: Sequence[float]) -> Metric:
     """Interactivity's bad end is the low one: p95 here is the speed that 95 % of users exceed."""
-    values = [v for record in records if (v := interactivity(record)) is not None]
     if not values:
         return metric
     points = np.percentile(np.asarray(values), [100 - p for p in PERCENTILES])
