@@ -23,7 +23,7 @@ def readable_trials(user: User, trial_ids: Sequence[int]) -> list[TrialWithRuns]
     wanted = list(dict.fromkeys(trial_ids))[:MAX_TRIALS]
     found = Trial.objects.filter(id__in=wanted, experiment__in=readable_experiments(user)).select_related("experiment")
     entries = {trial.id: TrialWithRuns(trial) for trial in found}
-    runs = Run.objects.filter(trial_id__in=entries).defer("spec").order_by("repeat")
+    runs = Run.objects.filter(trial_id__in=entries).defer("spec", "distributions").order_by("repeat")
     for entry in runs_on_nodes(runs):
         entries[entry.run.trial_id].runs.append(entry)
     return [entries[trial_id] for trial_id in wanted if trial_id in entries]

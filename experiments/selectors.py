@@ -113,7 +113,7 @@ def count_runs(experiment_ids: Iterable[int]) -> dict[int, dict[str, int]]:
 
 def trials_with_runs(experiment_id: int) -> list[TrialWithRuns]:
     trials = {trial.id: TrialWithRuns(trial) for trial in Trial.objects.filter(experiment_id=experiment_id)}
-    for entry in runs_on_nodes(Run.objects.filter(experiment_id=experiment_id).defer("spec")):
+    for entry in runs_on_nodes(Run.objects.filter(experiment_id=experiment_id).defer("spec", "distributions")):
         trials[entry.run.trial_id].runs.append(entry)
     for trial in trials.values():
         trial.runs.sort(key=lambda entry: entry.run.repeat)
