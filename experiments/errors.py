@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ExperimentError(Exception):
     """A request about experiments can't be done. `retry` says whether the same request may succeed later."""
@@ -29,3 +31,13 @@ class ReportMissing(ExperimentError):
     """An attempt was to be finished before its report and all its events were stored."""
 
     retry = True
+
+
+class BadParameter(ExperimentError):
+    """A parameter of a request can't be taken: which, why, and what could."""
+
+    def __init__(self, field: str, message: str, allowed: Any = None) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+        self.allowed = allowed

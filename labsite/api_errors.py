@@ -18,7 +18,7 @@ from django.utils.decorators import sync_and_async_middleware
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
-from experiments.errors import ExperimentError, IdempotencyConflict
+from experiments.errors import BadParameter, ExperimentError, IdempotencyConflict
 from experiments.selectors import ProjectUnclear
 from hardware.errors import HardwareError
 from labsite.accounts.permissions import AccessDenied, NotAMember
@@ -70,6 +70,8 @@ def answer_for(error: Exception) -> JsonResponse:
             return error_response(400, str(error), one_error("project", str(error), error.allowed))
         case IdempotencyConflict():
             return error_response(409, str(error), one_error("Idempotency-Key", str(error)))
+        case BadParameter():
+            return error_response(422, str(error), one_error(error.field, error.message, error.allowed))
         case ExperimentError():
             return error_response(409, str(error))
         case HardwareError():
