@@ -11,7 +11,7 @@ from django.shortcuts import render
 from experiments.analysis.compare import COMPARED, compare_trials
 from experiments.analysis.pareto import pareto_front
 from experiments.comparison import MAX_TRIALS, readable_trials, results_of
-from experiments.figures import tradeoff_figure
+from experiments.figures.trials import tradeoff_figure
 from experiments.models import Trial
 from experiments.pages.access import person
 from experiments.selectors import experiments_before, readable_experiments

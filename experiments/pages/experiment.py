@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from experiments.analysis.compare import compare_trials
 from experiments.analysis.pareto import best_trial, pareto_front
 from experiments.comparison import results_of
-from experiments.figures import tradeoff_figure
+from experiments.figures.trials import tradeoff_figure
 from experiments.models import RUN_ENDED, Experiment, ExperimentState
 from experiments.pages.access import experiment_or_404, person
 from experiments.selectors import count_runs, trials_with_runs

@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from experiments.display import NAMES, name_of
-from experiments.figures import live_figures, timeline_figure
+from experiments.figures.run import live_figures, timeline_figure
 from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
 from experiments.selectors import attempts_of, records_after, shown_attempt

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners import metrics
+from runners.distributions import GRID, distributions
 from runners.events import Report, RequestRecord, Step
 from runners.metrics import samples_needed, slo_met, summarize, token_gaps_s
 from runners.spec import (
@@ -223,3 +224,20 @@ def test_an_open_loop_run_reports_effective_ttft_from_the_schedule():
     workload = spec.workload.model_copy(update={"arrival": OpenArrival(kind="open", request_rate=1.0)})
     found = summary_of([make_request(i) for i in range(20)], workload=workload.model_dump()).metrics
     assert found["effective_ttft"].value == pytest.approx(0.3)
+
+
+def test_distributions_hold_the_quantiles_of_measured_successful_requests():
+    requests = [
+        *(make_request(i) for i in range(5)),
+        make_request(5, first_token_s=5.9),
+        make_request(6, first_token_s=6.5, status="error"),
+        make_request(7, first_token_s=7.5, phase="warmup"),
+    ]
+    found = distributions(requests, make_spec())
+    assert set(found) == {"ttft", "tpot", "e2el", "interactivity", "itl", "icl", "queue_wait", "prefill_time"}
+    assert found["ttft"]["n"] == 6
+    assert len(found["ttft"]["quantiles"]) == len(GRID)
+    assert found["ttft"]["quantiles"][0] == pytest.approx(0.2)
+    assert found["ttft"]["quantiles"][-1] == pytest.approx(0.9)
+    assert found["itl"]["n"] == 6 * 4
+    assert distributions(requests[-2:], make_spec()) == {}

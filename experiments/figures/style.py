@@ -1,0 +1,30 @@
+"""What all figures share: hues, layout, and the plain JSON that a page's script draws.
+
+Plotly figures, built here and drawn in the browser. Colours of axes and text are the page's to set (light and dark), so
+none are here. Hue says the setting; a measured series is solid, a modelled one dashed, an invalid point hollow.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import plotly.graph_objects as go
+
+# Distinct for the common colour-vision deficiencies, and in mid lightness so that they hold on white and on black.
+HUES = ("#3b72d9", "#d9772b", "#1d9a84", "#c0497f", "#8a66d6", "#9a861f", "#3f9fc4", "#7f7f86")
+
+
+def as_json(figure: go.Figure) -> dict[str, Any]:
+    """Without Plotly's default template, which would fix colours and weigh more than the data."""
+    plain: dict[str, Any] = json.loads(figure.to_json())
+    plain["layout"].pop("template", None)
+    return plain
+
+
+def layout(**more: Any) -> dict[str, Any]:
+    return {
+        "margin": {"l": 56, "r": 12, "t": 12, "b": 44},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "hovermode": "closest",
+    } | more
