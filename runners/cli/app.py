@@ -1,0 +1,75 @@
+"""The command line as a whole: which commands there are, and how a failure ends.
+
+Every command takes `--json`. Exit statuses are in errors.py; a failure is told on stderr, in words or, with `--json`,
+as one JSON object, and never as a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from runners.cli.errors import INTERRUPTED, CommandFailed
+from runners.cli.login import login, logout
+from runners.cli.session import Session, clean
+
+PROGRAM = "inference-lab"
+HELP = """The inference lab from a terminal.
+
+Exit status: 0 done · 1 a result is not good · 2 wrong use · 3 refused by the lab · 4 the lab can't be reached ·
+5 the time limit passed · 130 interrupted.
+"""
+
+app = typer.Typer(
+    help=HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        try:
+            typer.echo(f"{PROGRAM} {version(PROGRAM)}")
+        except PackageNotFoundError:
+            typer.echo(f"{PROGRAM} (run from its source)")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Another lab than the kept one; with LAB_TOKEN.")
+    ] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    context.obj = Session(url)
+
+
+app.command()(login)
+app.command()(logout)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit status. `arguments` None: those of the process."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        app(args=given, prog_name=PROGRAM)
+    except CommandFailed as failure:
+        text = json.dumps(failure.as_dict()) if "--json" in given else f"error: {clean(failure)}"
+        print(text, file=sys.stderr)
+        return failure.status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0
