@@ -27,8 +27,8 @@ E = TypeVar("E", bound=events.Event)
 
 
 def store_results(run: Run) -> None:
-    """Computes and stores `summary`, `distributions`, `valid` and `reasons` from the final attempt's records. The same records always
-    give the same result, so it may be called again. A run without an attempt has no result."""
+    """Computes and stores `summary`, `distributions`, `valid` and `reasons` from the final attempt's records. The same
+    records always give the same result, so it may be called again. A run without an attempt has no result."""
     attempt = run.final_attempt
     if attempt is None:
         return
