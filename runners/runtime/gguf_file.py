@@ -12,12 +12,19 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from runners.runtime.model_file import ModelFileError, TensorRecord
+from runners.runtime.quantize.dequantize import dequantize
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["BLOCKS", "TENSOR_TYPES", "GGUFFile", "ModelFileError"]
 
 _SCALARS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
@@ -29,27 +36,6 @@ TENSOR_TYPES = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 8: "Q8_0", 30: "BF16"}
 
 BLOCKS = {"F32": (1, 4), "F16": (1, 2), "BF16": (1, 2), "Q4_0": (32, 18), "Q4_1": (32, 20), "Q8_0": (32, 34)}
 """(values, bytes) of one block of each type."""
-
-
-class ModelFileError(ValueError):
-    """A model file that can't be used. Says which part of which file, what was expected, and what was found."""
-
-    retry = False
-
-    def __init__(self, path: Path, part: str, expected: str, found: str) -> None:
-        super().__init__(f"{path.name}: {part}: expected {expected}, found {found}")
-        self.path, self.part, self.expected, self.found = path, part, expected, found
-
-
-@dataclass(frozen=True, slots=True)
-class TensorRecord:
-    """One tensor in the file: `shape` is (rows, columns) as torch counts them, `start` its first byte."""
-
-    name: str
-    shape: tuple[int, ...]
-    type_name: str
-    start: int
-    num_bytes: int
 
 
 class GGUFFile:
@@ -80,6 +66,14 @@ class GGUFFile:
         """The bytes of a tensor as a read-only view, (num_bytes,)."""
         record = self.tensors[name]
         return np.frombuffer(self._bytes, np.uint8, count=record.num_bytes, offset=record.start)
+
+    def read(self, name: str) -> torch.Tensor:
+        """One tensor as float32 in its record's shape. Raises KeyError for an unknown name."""
+        # Here, not above: importing torch takes seconds, and who reads the tokenizer alone needs none of it.
+        import torch  # noqa: PLC0415
+
+        record = self.tensors[name]
+        return torch.from_numpy(dequantize(self.raw(name), record.type_name, record.shape))
 
     def require(self, key: str, kind: type) -> Any:
         """The metadata value of a key, of the given Python type. Raises ModelFileError if absent or another type."""
