@@ -29,6 +29,12 @@ def readable_trials(user: User, trial_ids: Sequence[int]) -> list[TrialWithRuns]
     return [entries[trial_id] for trial_id in wanted if trial_id in entries]
 
 
+def distributions_of(run_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """The stored latency distributions of those runs that have them (see runners.distributions)."""
+    stored = Run.objects.filter(id__in=run_ids, distributions__isnull=False)
+    return {run_id: found for run_id, found in stored.values_list("id", "distributions") if found}
+
+
 def results_of(entries: Iterable[TrialWithRuns]) -> list[TrialResult]:
     return [
         TrialResult(

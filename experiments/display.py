@@ -85,6 +85,10 @@ def digits(value: float) -> str:
     return f"{rounded:,.{min(places, 6)}f}".replace(",", "\u2009")
 
 
+def with_sign(value: float) -> str:
+    return f"{'+' if value >= 0 else '−'}{digits(abs(value))}"
+
+
 def shown(value: float | None, unit: str, scale: Scale | None = None) -> str:
     """The figure with its unit; a dash where nothing was measured."""
     if value is None:

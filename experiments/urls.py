@@ -23,4 +23,5 @@ urlpatterns = [
     path("runs/<int:run_id>/results", run.run_results, name="run-results"),
     path("runs/<int:run_id>/cancel", run.cancel, name="run-cancel"),
     path("compare/", compare.compare, name="compare"),
+    path("compare/offer", compare.compare_offer, name="compare-offer"),
 ]

@@ -2,67 +2,152 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from experiments.analysis.compare import COMPARED, compare_trials
+from experiments.analysis.compare import COMPARED, TrialResult, compare_trials
+from experiments.analysis.distributions import pool
 from experiments.analysis.pareto import pareto_front
-from experiments.comparison import MAX_TRIALS, readable_trials, results_of
+from experiments.comparison import MAX_TRIALS, distributions_of, readable_trials, results_of
+from experiments.display import settings_label
+from experiments.figures.distributions import TrialDistribution, box_figure, curve_figure
 from experiments.figures.trials import tradeoff_figure
 from experiments.models import Trial
 from experiments.pages.access import person
-from experiments.selectors import experiments_before, readable_experiments
+from experiments.pages.trial_picker import offered_trials
+from experiments.selectors import TrialWithRuns, readable_experiments
 
-DEFAULT_X, DEFAULT_Y = "interactivity", "output_throughput"
-OFFERED = 30
+DEFAULT_X, DEFAULT_Y, DEFAULT_LATENCY = "interactivity", "output_throughput", "ttft"
+LATENCIES = ("ttft", "effective_ttft", "tpot", "itl", "icl", "e2el", "interactivity", "queue_wait", "prefill_time")
+LEAD = ("output_throughput", "goodput", "interactivity", "ttft", "ttft_p95", "tpot", "itl_p95", "e2el")
 
 
 @login_required
 def compare(request: HttpRequest) -> HttpResponse:
-    user = person(request)
-    entries = readable_trials(user, _trial_ids(request))
+    entries = readable_trials(person(request), _trial_ids(request))
     trials = results_of(entries)
-    x, y = (_metric(request, axis, default) for axis, default in (("x", DEFAULT_X), ("y", DEFAULT_Y)))
     base = request.GET.get("baseline", "")
-    ordered = sorted(trials, key=lambda trial: str(trial.id) != base)
-    comparison = compare_trials(ordered)
-    names = {entry.trial.pk: entry.trial.experiment.name for entry in entries}
-    for trial in comparison["trials"]:
-        trial["experiment_name"] = names[trial["id"]]
+    comparison = compare_trials(sorted(trials, key=lambda trial: str(trial.id) != base))
+    many = len({entry.trial.experiment_id for entry in entries}) > 1
+    _name_trials(comparison["trials"], entries, many)
     context = {
         "section": "compare",
         "trials": comparison["trials"],
         "metrics": _metric_rows(comparison),
         "has_figures": any(trial["metrics"] for trial in comparison["trials"]),
-        "many": len({entry.trial.experiment_id for entry in entries}) > 1,
+        "many": many,
         "mixed": len({trial["modelled"] for trial in comparison["trials"]}) > 1,
-        "x": x,
-        "y": y,
-        "choices": list(COMPARED),
-        "figure": tradeoff_figure(comparison["trials"], x, y, pareto_front(trials, x, y)),
-        "offered": experiments_before(user, None, OFFERED)[:OFFERED] if not entries else [],
         "ids": ",".join(str(trial.id) for trial in trials),
+        **_tradeoff(request, trials, comparison),
+        **_distributions(request, trials, comparison),
+        **_differences(comparison),
+        **offered_trials(request, {entry.trial.pk for entry in entries}),
     }
     return render(request, "experiments/compare.html", context)
+
+
+@login_required
+def compare_offer(request: HttpRequest) -> HttpResponse:
+    """The trials that a search offers: a part of the page, asked for as one types."""
+    return render(request, "experiments/_trial_picker.html", offered_trials(request, set(_trial_ids(request))))
 
 
 def _trial_ids(request: HttpRequest) -> list[int]:
     """`trials=1,2` (also repeated), and every trial of each `experiment=` that the user may read."""
     parts = ",".join(request.GET.getlist("trials")).split(",")
-    ids = [int(part) for part in parts if part.isdecimal() and len(part) < 19]
-    wanted = [int(part) for part in request.GET.getlist("experiment") if part.isdecimal() and len(part) < 19]
+    dropped = set(request.GET.getlist("drop"))
+    ids = [int(part) for part in parts if _is_id(part) and part not in dropped]
+    wanted = [int(part) for part in request.GET.getlist("experiment") if _is_id(part)]
     if wanted:
         found = Trial.objects.filter(experiment__in=readable_experiments(person(request)).filter(id__in=wanted))
         ids += list(found.order_by("experiment_id", "index").values_list("id", flat=True)[:MAX_TRIALS])
     return ids
 
 
-def _metric(request: HttpRequest, key: str, default: str) -> str:
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19
+
+
+def _name_trials(trials: Sequence[dict[str, Any]], entries: Sequence[TrialWithRuns], many: bool) -> None:
+    """Gives each trial its experiment's name, and a label that tells it from the others on the page."""
+    names = {entry.trial.pk: entry.trial.experiment.name for entry in entries}
+    for trial in trials:
+        trial["experiment_name"] = names[trial["id"]]
+        trial["label"] = settings_label(trial["settings"]) + (f" · {names[trial['id']][:40]}" if many else "")
+
+
+def _metric(request: HttpRequest, key: str, default: str, allowed: Sequence[str]) -> str:
     wanted = request.GET.get(key, "")
-    return wanted if wanted in COMPARED else default
+    return wanted if wanted in allowed else default
+
+
+def _tradeoff(request: HttpRequest, trials: Sequence[TrialResult], comparison: dict[str, Any]) -> dict[str, Any]:
+    choices = list(COMPARED)
+    x, y = _metric(request, "x", DEFAULT_X, choices), _metric(request, "y", DEFAULT_Y, choices)
+    figure = tradeoff_figure(comparison["trials"], x, y, pareto_front(trials, x, y))
+    return {"x": x, "y": y, "choices": choices, "figure": figure}
+
+
+def _distributions(request: HttpRequest, trials: Sequence[TrialResult], comparison: dict[str, Any]) -> dict[str, Any]:
+    """Curves and boxes of one latency, over the requests of every trial's valid runs."""
+    latency = _metric(request, "latency", DEFAULT_LATENCY, LATENCIES)
+    valid = {trial.id: [run.id for run in trial.valid_runs()] for trial in trials}
+    stored = distributions_of([run_id for runs in valid.values() for run_id in runs])
+    drawn = [
+        TrialDistribution(trial["label"], hue, trial["modelled"], pooled)
+        for hue, trial in enumerate(comparison["trials"])
+        if (pooled := pool([stored.get(run_id) for run_id in valid[trial["id"]]], latency))
+    ]
+    unit = COMPARED[latency][0]
+    return {
+        "latency": latency,
+        "latencies": LATENCIES,
+        "curves": curve_figure(drawn, latency, unit) if drawn else None,
+        "boxes": box_figure(drawn, latency, unit) if drawn else None,
+        "box_rows": len(drawn),
+        "distributed": drawn,
+    }
+
+
+def _differences(comparison: dict[str, Any]) -> dict[str, Any]:
+    """Every difference to the baseline as a row, those of the leading metrics apart from the rest."""
+    by_id = {trial["id"]: trial for trial in comparison["trials"]}
+    rows = [
+        row
+        | {
+            "unit": COMPARED[row["metric"]][0],
+            "before": base["metrics"].get(row["metric"]),
+            "after": by_id[row["trial"]]["metrics"].get(row["metric"]),
+            "label": by_id[row["trial"]]["label"],
+            "verdict": _verdict(row),
+        }
+        for row in comparison["differences"]
+        if (base := next((trial for trial in comparison["trials"] if trial["baseline"]), None))
+    ]
+    order = {name: place for place, name in enumerate([*LEAD, *COMPARED])}
+    rows.sort(key=lambda row: order[row["metric"]])
+    return {
+        "lead_differences": [row for row in rows if row["metric"] in LEAD],
+        "other_differences": [row for row in rows if row["metric"] not in LEAD],
+    }
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    """What may be said of a difference, in words."""
+    better = COMPARED[row["metric"]][1]
+    if row["mixes_modelled"]:
+        return "not comparable: measured and modelled"
+    if row["low"] is None:
+        return f"no interval ({row['method']})"
+    if not row["is_difference"]:
+        return "no difference shown"
+    if better is None:
+        return "differs"
+    return "better" if (row["difference"] > 0) == better else "worse"
 
 
 def _metric_rows(comparison: dict[str, Any]) -> list[dict[str, Any]]:

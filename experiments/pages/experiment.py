@@ -19,7 +19,7 @@ from experiments.models import RUN_ENDED, Experiment, ExperimentState
 from experiments.pages.access import experiment_or_404, person
 from experiments.selectors import count_runs, trials_with_runs
 from experiments.services.cancelling import cancel_experiment
-from labsite.accounts.permissions import AccessDenied, may_cancel
+from labsite.accounts.permissions import AccessDenied, may_control
 
 COLUMNS = ("output_throughput", "interactivity", "ttft", "ttft_p95", "tpot", "itl_p95", "e2el", "goodput", "kv_use")
 
@@ -37,7 +37,7 @@ def show_experiment(request: HttpRequest, experiment_id: int) -> HttpResponse:
         "ended": ended,
         "percent": 100 * ended / total if total else 0,
         "may_cancel": experiment.state == ExperimentState.ACTIVE
-        and may_cancel(person(request), experiment.project, experiment.owner_id),
+        and may_control(person(request), experiment.project, experiment.owner_id),
         **_results(experiment),
     }
     return render(request, "experiments/experiment.html", context)

@@ -19,7 +19,7 @@ from experiments.selectors import attempts_of, records_after, shown_attempt
 from experiments.services.cancelling import cancel_run
 from experiments.waiting import explain_waiting
 from hardware.models import NodeKind
-from labsite.accounts.permissions import AccessDenied, may_cancel
+from labsite.accounts.permissions import AccessDenied, may_control
 from runners.validity import THRESHOLDS
 
 TIMELINE_REQUESTS = 400
@@ -77,7 +77,7 @@ def run_results(request: HttpRequest, run_id: int) -> HttpResponse:
 
 def _state(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[str, Any]:
     ended = run.state in RUN_ENDED
-    allowed = not ended and may_cancel(person(request), run.experiment.project, run.experiment.owner_id)
+    allowed = not ended and may_control(person(request), run.experiment.project, run.experiment.owner_id)
     return {
         "ended": ended,
         "attempt": attempt,

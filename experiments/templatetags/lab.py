@@ -52,11 +52,23 @@ def interval(metric: dict[str, Any] | None, largest: float | None = None) -> Saf
 
 
 @register.simple_tag
+def difference(row: dict[str, Any]) -> SafeString:
+    """A difference with its sign, unit and interval beneath: the inside of a table cell."""
+    ends = [abs(row[key]) for key in ("difference", "low", "high") if row[key] is not None]
+    scale = display.scale_for(row["unit"], max(ends))
+    value = display.with_sign(row["difference"] * scale.factor) + f"\u00a0{scale.unit}"
+    if row["low"] is None:
+        return format_html("{}<small>no interval</small>", value)
+    low, high = (display.with_sign(row[end] * scale.factor) for end in ("low", "high"))
+    return format_html("{}<small>{} … {}</small>", value, low, high)
+
+
+@register.simple_tag
 def signed(value: float | None) -> str:
     """A relative change in percent with its sign."""
     if value is None:
         return "–"
-    return f"{'+' if value >= 0 else '−'}{display.digits(abs(value) * 100)}\u00a0%"
+    return f"{display.with_sign(value * 100)}\u00a0%"
 
 
 @register.filter

@@ -5,6 +5,7 @@ Every part is the real one (claim, engine, cost model, stream, recorder); only t
 
 from __future__ import annotations
 
+import re
 import time
 
 import redis
@@ -22,6 +23,20 @@ from runners.chips import ChipRecord
 from runners.events import AnyEvent, Report
 from runners.load import virtual
 from runners.modelled.executor import build, build_engine
+
+MODELLED = {
+    "nodes": {"labels": {"kind": "modelled"}},
+    "chip": "h100-sxm",
+    "workload": {
+        "kind": "synthetic",
+        "input_len": {"dist": "uniform", "min_tokens": 32, "max_tokens": 64},
+        "output_len": {"dist": "fixed", "tokens": 16},
+        "arrival": {"kind": "closed", "max_concurrency": 8},
+        "num_requests": 32,
+    },
+    "matrix": {"engine.weights": ["bf16", "int8"], "engine.max_num_seqs": [1, 8]},
+    "repeats": 2,
+}
 
 
 def modelled_node(name: str = "modelled", chip_id: str = "h100-sxm") -> Node:
@@ -76,3 +91,8 @@ def finish_run(run: Run, redis_url: str) -> Run:
         record(broker, attempt, len(events))
     run.refresh_from_db()
     return run
+
+
+def text_of(response) -> str:
+    """A page's text on one line."""
+    return re.sub(r"\s+", " ", response.content.decode())

@@ -7,61 +7,14 @@ import re
 import pytest
 from control_plane import document, person, submit, team
 from django.test import Client
-from modelled_node import finish_run, modelled_node
+from modelled_node import MODELLED, modelled_node, text_of
 
 from experiments.models import Experiment
 from experiments.pages.new import EXAMPLES
 from hardware.models import Node, NodeKind
-from labsite.accounts.models import Project, Role, User
+from labsite.accounts.models import Role
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-MODELLED = {
-    "nodes": {"labels": {"kind": "modelled"}},
-    "chip": "h100-sxm",
-    "workload": {
-        "kind": "synthetic",
-        "input_len": {"dist": "uniform", "min_tokens": 32, "max_tokens": 64},
-        "output_len": {"dist": "fixed", "tokens": 16},
-        "arrival": {"kind": "closed", "max_concurrency": 8},
-        "num_requests": 32,
-    },
-    "matrix": {"engine.weights": ["bf16", "int8"], "engine.max_num_seqs": [1, 8]},
-    "repeats": 2,
-}
-
-
-@pytest.fixture
-def project() -> Project:
-    return team()
-
-
-@pytest.fixture
-def researcher(project: Project) -> User:
-    return person(project)
-
-
-@pytest.fixture
-def browser(researcher: User) -> Client:
-    client = Client()
-    client.force_login(researcher)
-    return client
-
-
-@pytest.fixture
-def finished(project: Project, researcher: User, redis_url: str) -> Experiment:
-    """A whole experiment that a modelled node has run."""
-    modelled_node()
-    experiment = submit(project, researcher, **MODELLED)
-    for run in experiment.runs.order_by("position"):
-        assert finish_run(run, redis_url).state == "succeeded"
-    experiment.refresh_from_db()
-    return experiment
-
-
-def text_of(response) -> str:
-    return re.sub(r"\s+", " ", response.content.decode())
-
 
 PAGES = ["/", "/now", "/experiments/", "/experiments/new/", "/compare/"]
 
@@ -108,7 +61,7 @@ def test_another_teams_things_are_not_found(finished):
         assert client.get(path).status_code == 404, path
     for path in (f"/experiments/{finished.pk}/cancel", f"/runs/{run.pk}/cancel"):
         assert client.post(path).status_code == 404, path
-    assert "Which experiment?" in text_of(client.get(f"/compare/?experiment={finished.pk}"))
+    assert "Which trials?" in text_of(client.get(f"/compare/?experiment={finished.pk}"))
 
 
 def test_an_experiment_shows_its_trials_with_medians_and_says_modelled(browser, finished):
@@ -127,25 +80,6 @@ def test_a_run_shows_its_figures_validity_timeline_and_provenance(browser, finis
     assert "modelled, uncalibrated" in page
     for part in ("Percentiles", "Thresholds", "Requests", "live-figures", "h100-sxm", "Attempts"):
         assert part in page, part
-
-
-def test_the_compare_page_keeps_its_state_in_the_address(browser, finished):
-    trials = list(finished.trials.values_list("id", flat=True))
-    address = f"/compare/?trials={trials[1]},{trials[2]}&x=ttft&y=goodput&baseline={trials[2]}"
-    page = text_of(browser.get(address))
-    assert f'value="{trials[2]}" selected' in page
-    assert 'value="ttft" selected' in page
-    assert text_of(browser.get(address)) == page or "csrf" in page
-    assert f'value="{trials[0]}"' not in page
-
-
-@pytest.mark.parametrize(
-    "query", ["trials=x,,9999999999999999999999", "trials=-1", "experiment=abc", "x=nonsense&trials=1"]
-)
-def test_a_hostile_compare_address_gives_the_empty_page(browser, query):
-    response = browser.get(f"/compare/?{query}")
-    assert response.status_code == 200
-    assert "Which experiment?" in text_of(response) or "No experiment to compare" in text_of(response)
 
 
 def test_the_check_lists_every_fault_with_field_and_what_is_allowed(browser):
