@@ -18,6 +18,10 @@ MAX_TOKENS = 131_072
 """Stream events of one request: as many as the longest output has tokens."""
 
 
+MAX_OWNERS = 64
+"""Requests that a sample names as holders of KV blocks."""
+
+
 class Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -32,11 +36,27 @@ class Status(Event):
     detail: str = ""
 
 
+class KVBlocks(BaseModel):
+    """Who has the KV blocks at one moment; the parts add up to all of them.
+
+    `owners` is by request id what that request alone holds, the MAX_OWNERS largest; `others` what the rest hold each
+    for themselves; `shared` is held by several requests, `cached` by none but kept for a later prefix hit.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    owners: Annotated[dict[str, int], Field(max_length=MAX_OWNERS)]
+    others: int = 0
+    shared: int = 0
+    cached: int = 0
+    free: int = 0
+
+
 class Sample(Event):
     """What happened in one interval of about 250 ms, seen by the client and by the runtime together.
 
     `mean`/`max` pairs reduce the runtime's steps inside the interval; they are null where no step ran. `kv_used_*` is
-    the share of all KV blocks that sequences hold, 0 to 1.
+    the share of all KV blocks that sequences hold, 0 to 1; `kv_blocks` says whose they are near the interval's end.
     """
 
     kind: Literal["sample"] = "sample"
@@ -62,6 +82,7 @@ class Sample(Event):
     waiting_max: int | None = None
     kv_used_mean: float | None = None
     kv_used_max: float | None = None
+    kv_blocks: KVBlocks | None = None
     preemptions: int = 0
 
 

@@ -198,7 +198,7 @@ class VirtualLoad:
     def _emit_tick(self, t_s: float) -> None:
         tick = self._counter.take(t_s)
         if tick["interval_s"] > 0:
-            self._sink(Sample(**tick, **sum_steps(self._steps)))
+            self._sink(Sample(**tick, **sum_steps(self._steps), kv_blocks=self._engine.kv_blocks()))
         self._steps.clear()
 
     def _begin_drain(self, t_s: float | None = None) -> None:

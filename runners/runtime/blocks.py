@@ -62,6 +62,10 @@ class BlockPool:
     def num_held(self) -> int:
         return self.num_blocks - len(self._free) - len(self._evictable)
 
+    def num_exclusive(self, table: Iterable[int]) -> int:
+        """How many blocks of a table nobody else holds."""
+        return sum(self._references[block] == 1 for block in table)
+
     def blocks_for(self, num_tokens: int) -> int:
         """How many blocks `num_tokens` tokens fill, the last perhaps in part."""
         return -(-num_tokens // self.block_size)

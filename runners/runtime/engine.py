@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from runners.events import Step
+from runners.events import MAX_OWNERS, KVBlocks, Step
 from runners.runtime.admission import RequestRejected, check_servable, max_sequence_tokens
 from runners.runtime.blocks import BlockPool
 from runners.runtime.executor import Executor, StepResult
@@ -143,6 +143,18 @@ class Engine:
             kv_cached_blocks=self._pool.num_cached,
             kv_free_blocks=self._pool.num_free,
             kv_used_slots=computed - shared * self._pool.block_size,
+        )
+
+    def kv_blocks(self) -> KVBlocks:
+        """Who holds the blocks now. Looks at every held block: for a sample, not for a step."""
+        exclusive = {seq.request_id: self._pool.num_exclusive(seq.block_table) for seq in self._scheduler.running}
+        largest = sorted(exclusive.items(), key=lambda item: -item[1])
+        return KVBlocks(
+            owners=dict(largest[:MAX_OWNERS]),
+            others=sum(blocks for _, blocks in largest[MAX_OWNERS:]),
+            shared=self._pool.num_held - sum(exclusive.values()),
+            cached=self._pool.num_cached,
+            free=self._pool.num_free,
         )
 
     def check_integrity(self) -> None:
