@@ -48,6 +48,7 @@ class Tokenizer:
         self._inner = _byte_pair(file, self._tokens, self._types)
         self._bytes = [_bytes_of(text, kind) for text, kind in zip(self._tokens, self._types, strict=True)]
         self.longest_token_bytes = max(len(text.encode("utf-8", "replace")) for text in self._tokens)
+        self.chat_template: str | None = file.metadata.get("tokenizer.chat_template")
         self._template = _compile_template(file)
         self.vocab_size = len(self._tokens)
         self.bos_id: int | None = self._special("bos")
@@ -86,13 +87,27 @@ class Tokenizer:
             raise TextError(f"token id: expected 0 … {self.vocab_size - 1}, found {token_id}")
         return self._bytes[token_id]
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True) -> str:
-        """A chat as the text the model was trained on. Raises TextError if there is no template, or it refuses."""
+    def token_text(self, token_id: int) -> str:
+        """A token as people read it: its bytes as text (U+FFFD for a part of a character), a control token's name.
+        Raises TextError for an unknown id."""
+        return self.token_bytes(token_id).decode("utf-8", errors="replace") or self._tokens[token_id]
+
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **kwargs: Any,
+    ) -> str:
+        """A chat as the text the model was trained on; `kwargs` are further variables of the template. Raises TextError
+        if there is no template, or it refuses."""
         if self._template is None:
             raise TextError(f"chat: {self._file.path.name} has no chat template; send a plain completion")
         try:
             return self._template.render(
+                **kwargs,
                 messages=messages,
+                tools=tools,
                 add_generation_prompt=add_generation_prompt,
                 bos_token=self._text_of("bos"),
                 eos_token=self._text_of("eos"),

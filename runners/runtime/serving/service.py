@@ -107,7 +107,7 @@ def encode_prompts(tokenizer: Tokenizer, body: GenerationBody, context_len: int)
 
 def _encode(tokenizer: Tokenizer, body: GenerationBody, most_bytes: int) -> Iterator[Sequence[int]]:
     if isinstance(body, ChatBody):
-        text = tokenizer.apply_chat_template([message.for_template() for message in body.messages])
+        text = tokenizer.apply_chat_template(body.template_messages())
         _check_length(text, most_bytes, "messages")
         yield tokenizer.encode(text, add_special=False)
     elif isinstance(body, CompletionBody):
