@@ -27,10 +27,11 @@ class Event(BaseModel):
 
 
 class Status(Event):
-    """The attempt entered a phase. `wall_s` is the node's Unix time, kept only to place the run in a day."""
+    """The attempt entered a phase, or got on in it (`detail`). `wall_s` is the node's Unix time, kept only to place the
+    run in a day. While a node is `fetching` the model, the run's time limit does not count."""
 
     kind: Literal["status"] = "status"
-    phase: Literal["starting", "warming_up", "measuring", "draining", "done"]
+    phase: Literal["fetching", "starting", "warming_up", "measuring", "draining", "done"]
     t_s: float | None = None
     wall_s: float
     detail: str = ""

@@ -13,15 +13,15 @@ from typing import Any
 
 import aiohttp
 
-from runners import models
 from runners.events import Report, RequestRecord
 from runners.execution.child import Child
 from runners.execution.errors import RunFailed
+from runners.execution.having_model import have_model, require_memory
 from runners.execution.journal import Journal
 from runners.execution.merge import SampleMerger, on_run_clock
 from runners.execution.server import ReadyServer, make_server, read_steps, wait_until_ready
 from runners.execution.watch import NodeWatch
-from runners.spec import ModelRef, RunSpec
+from runners.spec import RunSpec
 
 POLL_S = 0.25
 POLL_TIMEOUT_S = 10.0
@@ -31,7 +31,8 @@ NOTICE_DEATH_S = 1.0
 async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any]) -> Report:
     """Runs it and gives its Report; adds to `facts` as they become known. Raises RunFailed."""
     journal.status("starting", detail=f"model {spec.model.name}")
-    model_path = await asyncio.to_thread(_fetch_model, spec.model, models_dir, _from_thread(journal))
+    require_memory(spec)
+    model_path = await have_model(spec.model, models_dir, journal)
     facts["model"] = {"name": spec.model.name, "sha256": spec.model.sha256}
     journal.status("starting", detail="server")
     async with make_server(spec.engine, model_path, journal) as server:
@@ -151,7 +152,7 @@ class Load:
         steps = [on_run_clock(step, self._zero_s) for step in page.steps]
         self._after = page.next
         self._dropped += page.dropped
-        self._merger.add_steps(steps, page.now_s - self._zero_s)
+        self._merger.add_steps(steps, page.now_s - self._zero_s, page.kv_blocks)
         self._journal.add_all([*steps, *self._merger.take()])
 
     def _report(self, facts: dict[str, Any]) -> Report:
@@ -172,34 +173,3 @@ class Load:
 async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait({task})
-
-
-def _fetch_model(model: ModelRef, models_dir: Path, say: Callable[[str], None]) -> Path:
-    """The model's file, fetched when absent, with the hash that the run was frozen with. Raises RunFailed."""
-    tenths = -1
-
-    def progress(done_bytes: int, total_bytes: int) -> None:
-        nonlocal tenths
-        now = 10 * done_bytes // max(total_bytes, 1)
-        if now > tenths:
-            tenths = now
-            say(f"fetching {model.name}: {10 * now} %")
-
-    try:
-        path = models.path_if_present(model.name, models_dir) or models.fetch(model.name, models_dir, progress)
-    except models.ModelError as error:
-        raise RunFailed(str(error), retry=error.retry) from error
-    found = models.sha256_of(path)
-    if found != model.sha256:
-        raise RunFailed(f"{path.name} has SHA-256 {found}, the run was made for {model.sha256}", retry=False)
-    return path
-
-
-def _from_thread(journal: Journal) -> Callable[[str], None]:
-    """Writes a log line on the loop's thread: the journal is for one."""
-    loop = asyncio.get_running_loop()
-
-    def say(text: str) -> None:
-        loop.call_soon_threadsafe(journal.log, "info", "execute", text)
-
-    return say

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runners.events import Sample, Step
+from runners.events import KVBlocks, Sample, Step
 from runners.load.step_sums import sum_steps
 
 
@@ -21,9 +21,11 @@ class SampleMerger:
         self._steps: deque[Step] = deque()
         self._ticks: deque[dict[str, Any]] = deque()
         self._known_until_s = float("-inf")
+        self._kv_blocks: KVBlocks | None = None
 
-    def add_steps(self, steps: list[Step], known_until_s: float) -> None:
-        """Steps in order; `known_until_s` is up to when no other can have ended."""
+    def add_steps(self, steps: list[Step], known_until_s: float, kv_blocks: KVBlocks | None = None) -> None:
+        """Steps in order; `known_until_s`: no other can have ended by then; `kv_blocks` as they were about then."""
+        self._kv_blocks = kv_blocks
         self._steps.extend(steps)
         self._known_until_s = max(self._known_until_s, known_until_s)
 
@@ -43,7 +45,8 @@ class SampleMerger:
         samples = []
         while self._ticks and ready(self._ticks[0]):
             tick = self._ticks.popleft()
-            samples.append(Sample(**tick, **sum_steps(self._take_steps(tick["t_s"]))))
+            steps = sum_steps(self._take_steps(tick["t_s"]))
+            samples.append(Sample(**tick, **steps, kv_blocks=self._kv_blocks))
         return samples
 
     def _take_steps(self, until_s: float) -> list[Step]:

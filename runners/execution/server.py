@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from runners.events import Step
+from runners.events import KVBlocks, Step
 from runners.execution.child import Child
 from runners.execution.errors import RunFailed
 from runners.execution.journal import Journal
@@ -35,12 +35,14 @@ class ReadyServer:
 
 @dataclass(frozen=True)
 class StepPage:
-    """Steps in order, on the host's monotonic clock; `now_s` is when the server gave them."""
+    """Steps in order, on the host's monotonic clock; `now_s` is when the server gave them, `kv_blocks` whose the KV
+    blocks were a moment before."""
 
     steps: list[Step]
     next: int
     dropped: int
     now_s: float
+    kv_blocks: KVBlocks | None
 
 
 def server_arguments(engine: EngineSpec, model_path: Path) -> list[str]:
@@ -84,7 +86,14 @@ async def read_steps(http: aiohttp.ClientSession, url: str, after: int) -> StepP
     async with http.get(f"{url}/lab/steps", params={"after": after, "limit": STEPS_PER_PAGE}) as response:
         response.raise_for_status()
         page = await response.json()
-    return StepPage([Step(**step) for step in page["steps"]], page["next"], page["dropped"], page["now_s"])
+    held = page["kv_blocks"]
+    return StepPage(
+        [Step(**step) for step in page["steps"]],
+        page["next"],
+        page["dropped"],
+        page["now_s"],
+        KVBlocks(**held) if held else None,
+    )
 
 
 def _parse_ready(line: bytes) -> ReadyServer | None:

@@ -182,7 +182,8 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 async def lab_steps(request: web.Request) -> web.Response:
-    """Steps with an index above `after` (0: from the first), oldest first, and what the engine holds now."""
+    """Steps with an index above `after` (0: from the first), oldest first, what the engine holds now, and whose the KV
+    blocks were a moment ago (null before the first step)."""
     service = request.app[SERVICE]
     after = int_query(request, "after", 0, 0, 2**63)
     limit = int_query(request, "limit", 1000, 1, MAX_STEPS_PER_PAGE)
@@ -195,6 +196,7 @@ async def lab_steps(request: web.Request) -> web.Response:
             "dropped": page.dropped,
             "now_s": time.monotonic(),
             "now": {name: getattr(stats, name) for name in stats.__slots__},
+            "kv_blocks": service.engine.kv_blocks.model_dump() if service.engine.kv_blocks else None,
             "in_flight": service.engine.in_flight,
         }
     )

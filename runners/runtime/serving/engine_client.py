@@ -15,9 +15,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from runners.events import KVBlocks
 from runners.runtime.engine import EngineStats, RequestTiming
 from runners.runtime.sequence import SamplingParams
 from runners.runtime.serving.errors import ApiError, unavailable
@@ -29,6 +31,7 @@ from runners.runtime.serving.messages import (
     Command,
     EngineConfig,
     Fatal,
+    Holders,
     Loading,
     Progress,
     Ready,
@@ -55,6 +58,7 @@ class EngineClient:
     def __init__(self, metrics: ServerMetrics, steps: StepRing, max_in_flight: int) -> None:
         self.phase = "starting the engine"
         self.stats = EngineStats(0, 0, 0, 0, 0, 0)
+        self.kv_blocks: KVBlocks | None = None
         self.max_in_flight = max_in_flight
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Ready] = self._loop.create_future()
@@ -179,6 +183,8 @@ class EngineClient:
         match report:
             case Progress():
                 self._on_progress(report)
+            case Holders(blocks):
+                self.kv_blocks = self._by_request_id(blocks)
             case Accepted(key):
                 if stream := self._streams.get(key):
                     self._metrics.accepted(len(stream.prompt_ids))
@@ -195,6 +201,17 @@ class EngineClient:
                 self.ready.set_result(report)
             case Fatal(message):
                 self._failure = message
+
+    def _by_request_id(self, blocks: KVBlocks) -> KVBlocks:
+        """What the engine knows by key, by the ids that clients gave, which need not differ."""
+        named: Counter[str] = Counter()
+        gone = 0
+        for key, held in blocks.owners.items():
+            if stream := self._streams.get(key):
+                named[stream.request_id] += held
+            else:
+                gone += held
+        return blocks.model_copy(update={"owners": dict(named), "others": blocks.others + gone})
 
     def _on_rejected(self, report: Rejected) -> None:
         if stream := self._forget(report.key):

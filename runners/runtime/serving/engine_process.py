@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import time
 import traceback
 from multiprocessing.connection import Connection
 
@@ -26,6 +27,7 @@ from runners.runtime.serving.messages import (
     Command,
     EngineConfig,
     Fatal,
+    Holders,
     Loading,
     Progress,
     Ready,
@@ -36,6 +38,7 @@ from runners.runtime.serving.messages import (
 from runners.runtime.serving.steps import step_values
 
 PR_SET_PDEATHSIG = 1
+HOLDERS_EVERY_S = 0.2
 log = logging.getLogger(__name__)
 
 
@@ -54,13 +57,21 @@ class EngineLoop:
         self.engine = engine
         self.connection = connection
         self.stopping = False
+        self._holders_due_s = 0.0
 
     def run(self) -> None:
         while not self.stopping:
             output = self.engine.step()  # with nothing to do, this checks the block accounting
             if output is not None:
                 self.connection.send(self.progress(output))
+                self.tell_holders()
             self.take_commands(wait=output is None)
+
+    def tell_holders(self) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._holders_due_s:
+            self._holders_due_s = now_s + HOLDERS_EVERY_S
+            self.connection.send(Holders(self.engine.kv_blocks()))
 
     def take_commands(self, *, wait: bool) -> None:
         """All that have arrived. Raises EOFError when the server is gone."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from runners.events import KVBlocks
 from runners.runtime.engine import EngineStats, RequestTiming
 from runners.runtime.sequence import SamplingParams
 
@@ -88,6 +89,13 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Holders:
+    """Who holds the KV blocks, by key; sent a few times a second while there is work, as it costs a look at each."""
+
+    blocks: KVBlocks
+
+
+@dataclass(frozen=True, slots=True)
 class Aborted:
     """The sequence holds no block any more. `timing` is null where the engine no longer knew the request."""
 
@@ -103,4 +111,4 @@ class Fatal:
     message: str
 
 
-Report = Loading | Ready | Accepted | Rejected | Progress | Aborted | Fatal
+Report = Loading | Ready | Accepted | Rejected | Progress | Holders | Aborted | Fatal

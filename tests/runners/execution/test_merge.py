@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.events import Step
+from runners.events import KVBlocks, Step
 from runners.execution.merge import SampleMerger, on_run_clock
 
 
@@ -81,3 +81,14 @@ def test_no_step_is_lost_or_counted_twice(durations: list[float], page_sizes: li
 
 def test_steps_are_moved_to_the_runs_clock() -> None:
     assert on_run_clock(step(1, 105.5, 0.2), zero_s=100.0).start_s == 5.5
+
+
+def test_a_sample_says_who_held_the_blocks_about_its_end():
+    merger = SampleMerger()
+    held = KVBlocks(owners={"measured-1": 3}, shared=1, cached=0, free=6)
+    merger.add_tick(tick(0.25))
+    merger.add_steps([], 0.3, held)
+    merger.add_tick(tick(0.5))
+    first = merger.take()
+    merger.add_steps([], 0.55, None)
+    assert [sample.kv_blocks for sample in [*first, *merger.take()]] == [held, None]

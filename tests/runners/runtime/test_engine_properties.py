@@ -144,8 +144,19 @@ def check_budget_and_accounting(engine: Engine, setup: Setup, output: StepOutput
             block = sequence.block_table[position // setup.block_size]
             slots.add((block, position % setup.block_size))
     assert stats.kv_used_slots == len(slots)
+    check_holders(engine, setup)
     if not setup.config.prefix_cache:
         assert step.cached_tokens == step.kv_cached_blocks == 0
+
+
+def check_holders(engine: Engine, setup: Setup) -> None:
+    """Each block is told of once: as its only holder's, as shared, as cached or as free."""
+    held = engine.kv_blocks()
+    assert sum(held.owners.values()) + held.others + held.shared + held.cached + held.free == setup.num_blocks
+    tables = {sequence.request_id: set(sequence.block_table) for sequence in engine._scheduler.running}
+    for name, table in tables.items():
+        others = set().union(*(blocks for other, blocks in tables.items() if other != name))
+        assert held.owners[name] == len(table - others)
 
 
 def named(setup: Setup) -> list[tuple[str, Request]]:
