@@ -17,14 +17,18 @@ class ClaimRefused(ExperimentError):
 
 
 class IdempotencyConflict(ExperimentError):
-    """The key was used for another document."""
+    """The key was used for another document, or for an experiment that is deleted."""
 
-    def __init__(self, key: str, experiment_id: int) -> None:
+    def __init__(self, key: str, experiment_id: int, why: str = "which has another document") -> None:
         super().__init__(
-            f"the idempotency key {key!r} belongs to experiment {experiment_id}, which has another document;"
+            f"the idempotency key {key!r} belongs to experiment {experiment_id}, {why};"
             " use a new key for a new experiment"
         )
         self.experiment_id = experiment_id
+
+
+class WrongState(ExperimentError):
+    """What was asked for can't be done to a thing in the state that it is in."""
 
 
 class ReportMissing(ExperimentError):
@@ -41,3 +45,13 @@ class BadParameter(ExperimentError):
         self.field = field
         self.message = message
         self.allowed = allowed
+
+
+class NoFinalAttempt(ExperimentError):
+    """The records of a run were asked for before it has ended, without saying of which attempt."""
+
+    retry = True
+
+    def __init__(self, run_id: int, attempts: list[int]) -> None:
+        which = f"ask for attempt={attempts[-1]}, or" if attempts else "it has no attempt yet:"
+        super().__init__(f"run {run_id} has not ended, so it has no final attempt: {which} wait for its end")
