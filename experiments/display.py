@@ -110,3 +110,15 @@ def settings_label(settings: dict[str, Any]) -> str:
     return (
         " · ".join(f"{path.split('.')[-1]} {setting_value(value)}" for path, value in settings.items()) or "as written"
     )
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it: `40 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    if seconds < 100:
+        return f"{digits(seconds)}\u00a0s" if seconds < 10 else f"{seconds:.0f}\u00a0s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes}\u00a0min"
+    large, small, units = (*divmod(minutes, 60), ("h", "min")) if minutes < 2880 else (
+        *divmod(round(minutes / 60), 24), ("d", "h"))  # fmt: skip
+    return f"{large}\u00a0{units[0]}" + (f" {small}\u00a0{units[1]}" if small else "")

@@ -1,8 +1,13 @@
-"""Writing an experiment: the editor, the check as one types, and the submission."""
+"""Writing an experiment: the document's text and a form beside it, each reflecting the other, and the submission.
+
+The text is the only truth. A change in the form is made in the text here and both are drawn anew; the page's script
+swaps the parts in, and without it the form's own button does the same with a whole page.
+"""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +18,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from experiments.errors import IdempotencyConflict
-from experiments.pages.access import person
+from experiments.form.changes import changes_for
+from experiments.form.fields import Field, Form, draw_form
+from experiments.form.offer import offer_to
+from experiments.form.rewrite import rewrite, write
+from experiments.models import Experiment
+from experiments.pages.access import experiment_or_404, person
+from experiments.preview import preview
 from experiments.services.feasibility import check_feasible
 from experiments.services.submit import submit_experiment
 from labsite.accounts.models import Project, Role
@@ -22,16 +33,40 @@ from runners.document import FieldError, SpecError, parse_text
 from runners.matrix import plan_experiment
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+SHOWN_TRIALS = 100
 
 
 @login_required
 def new_experiment(request: HttpRequest) -> HttpResponse:
-    """The editor; a POST submits, and a refused text comes back with what is wrong and every character kept."""
+    """The editor. A POST submits; where the form differs from the text it is taken in first, and shown again. A refused
+    text comes back whole."""
     if request.method != "POST":
+        source = _source(request)
         examples = _examples()
-        text = next(iter(examples.values()), "")
-        return render(request, "experiments/new.html", _context(request, text, examples))
-    text = request.POST.get("document", "").replace("\r\n", "\n")
+        text = write(source.document) if source else next(iter(examples.values()), "")
+        return render(request, "experiments/new.html", _context(request, text) | {"source": source})
+    text = _text(request)
+    # With scripts the form and the text agree already.
+    merged, errors = _take_form(request, text)
+    if request.POST.get("do") == "apply" or merged != text or errors:
+        messages.info(request, "The document has what the form says. Look it over, then submit it.")
+        return render(request, "experiments/new.html", _context(request, merged, errors))
+    return _submit(request, text)
+
+
+@login_required
+@require_POST
+def check_experiment(request: HttpRequest) -> HttpResponse:
+    """The parts of the page for the text as it stands, after the change of one control (`set` to `value`) if asked."""
+    text = _text(request)
+    errors: list[FieldError] = []
+    name = request.POST.get("set", "")
+    if name:
+        text, errors = _change(text, name, request.POST.get("value", ""))
+    return render(request, "experiments/_new_parts.html", _drawn(request, text, errors))
+
+
+def _submit(request: HttpRequest, text: str) -> HttpResponse:
     project = _project(request)
     if project is None:
         return _refused(request, text, [FieldError("project", "you may not submit to this project")], 403)
@@ -48,39 +83,91 @@ def new_experiment(request: HttpRequest) -> HttpResponse:
     return redirect("experiment", experiment.pk)
 
 
-@login_required
-@require_POST
-def check_experiment(request: HttpRequest) -> HttpResponse:
-    """What the text would run, or what is wrong with it: a part of the page, asked for as one types."""
-    return render(request, "experiments/_check.html", _check(request, request.POST.get("document", "")))
+def _refused(request: HttpRequest, text: str, errors: list[FieldError], status: int) -> HttpResponse:
+    return render(request, "experiments/new.html", _context(request, text, errors), status=status)
 
 
-def _check(request: HttpRequest, text: str) -> dict[str, Any]:
+# From the form to the text
+
+
+def _change(text: str, name: str, value: str) -> tuple[str, list[FieldError]]:
     try:
-        plan = plan_experiment(parse_text(text))
-        project = _project(request)
+        document = parse_text(text) if text.strip() else {}
+        return rewrite(text, changes_for(name, value, document)), []
+    except SpecError as error:
+        return text, error.errors
+    except KeyError:
+        return text, [FieldError("", f"the form has no field {name[:100]!r}")]
+
+
+def _take_form(request: HttpRequest, text: str) -> tuple[str, list[FieldError]]:
+    """The text with every control that differs from it taken in."""
+    for field in _controls(text):
+        value = request.POST.get(field.name)
+        if value is not None and value != field.value and not field.state:
+            text, errors = _change(text, field.name, value)
+            if errors:
+                return text, errors
+    return text, []
+
+
+def _controls(text: str) -> list[Field]:
+    try:
+        document = parse_text(text) if text.strip() else {}
+    except SpecError:
+        return []
+    return draw_form(document, offer_to(None)).controls
+
+
+# What is drawn
+
+
+def _context(request: HttpRequest, text: str, errors: list[FieldError] | None = None) -> dict[str, Any]:
+    return {
+        "section": "new",
+        "examples": _examples(),
+        "source": _source(request),
+        "projects": list(projects_of(person(request), Role.RESEARCHER).order_by("name")),
+        "once": secrets.token_urlsafe(16),
+        **_drawn(request, text, errors or []),
+    }
+
+
+def _drawn(request: HttpRequest, text: str, errors: list[FieldError]) -> dict[str, Any]:
+    """The text, what is wrong with it or what it stands for, and the form."""
+    project = _project(request)
+    try:
+        document = parse_text(text) if text.strip() else {}
+    except SpecError as error:
+        return {"document": text, "project": project, "errors": error.errors, "form": Form(readable=False)}
+    checked = _check(document, project)
+    checked["errors"] = [*errors, *(one for one in checked.get("errors", []) if one not in errors)]
+    form = draw_form(document, offer_to(project), checked["errors"])
+    return {"document": text, "project": project, "form": form, **checked}
+
+
+def _check(document: Mapping[str, Any], project: Project | None) -> dict[str, Any]:
+    try:
+        plan = plan_experiment(document)
         if project is not None:
             check_feasible(plan, project)
     except SpecError as error:
         return {"errors": error.errors}
-    return {"plan": plan, "axes": list(plan.spec.matrix)}
-
-
-def _refused(request: HttpRequest, text: str, errors: list[FieldError], status: int) -> HttpResponse:
-    context = _context(request, text, _examples()) | {"errors": errors, "plan": None}
-    return render(request, "experiments/new.html", context, status=status)
-
-
-def _context(request: HttpRequest, text: str, examples: dict[str, str]) -> dict[str, Any]:
+    ahead = preview(plan, project) if project is not None else None
     return {
-        "section": "new",
-        "document": text,
-        "examples": examples,
-        "projects": list(projects_of(person(request), Role.RESEARCHER)),
-        "project": _project(request),
-        "once": secrets.token_urlsafe(16),
-        **_check(request, text),
+        "plan": plan,
+        "cells": plan.cells[:SHOWN_TRIALS],
+        "axes": list(plan.spec.matrix),
+        "warnings": ahead.warnings if ahead else [],
+        "estimate": ahead.estimate if ahead else None,
     }
+
+
+# What the request says
+
+
+def _text(request: HttpRequest) -> str:
+    return request.POST.get("document", "").replace("\r\n", "\n")
 
 
 def _project(request: HttpRequest) -> Project | None:
@@ -88,6 +175,12 @@ def _project(request: HttpRequest) -> Project | None:
     allowed = projects_of(person(request), Role.RESEARCHER).order_by("name")
     wanted = request.POST.get("project")
     return allowed.filter(slug=wanted).first() if wanted else allowed.first()
+
+
+def _source(request: HttpRequest) -> Experiment | None:
+    """The experiment that `from` names, whose document is edited and run again."""
+    wanted = (request.POST if request.method == "POST" else request.GET).get("from", "")
+    return experiment_or_404(request, int(wanted)) if wanted.isdecimal() and len(wanted) < 19 else None
 
 
 def _examples() -> dict[str, str]:

@@ -16,6 +16,7 @@ register = template.Library()
 register.filter("metric_name", display.name_of)
 register.filter("setting_value", display.setting_value)
 register.filter("settings_label", display.settings_label)
+register.filter("duration", display.duration)
 
 
 @register.filter

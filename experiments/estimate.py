@@ -1,0 +1,167 @@
+"""How long an experiment would take, from how long runs like its own have taken. Says what it rests on, or nothing.
+
+A past run is taken apart into what it does once (loading, warming up, reporting) and its measured window; the window is
+scaled by the tokens to be produced. Of the past runs those most like the planned one speak for it. This estimates; it
+limits nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.models import Run, RunState
+from labsite.accounts.models import Project
+from runners.matrix import Plan
+from runners.spec import ExperimentSpec, FixedLen, LengthSpec, LognormalLen, WorkloadSpec
+
+LOOKED_AT = 400
+SPEAKING = 30
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A run that succeeded: what it was, and its seconds from start to end and in the measured window."""
+
+    model: str
+    modelled: bool
+    node: str
+    settings: tuple[Any, ...]
+    tokens: float
+    window_s: float
+    whole_s: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds from the first run's start to the last one's end. `low` and `high` are the quartiles of the past runs."""
+
+    seconds: float
+    low: float
+    high: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """One way in which a past run may resemble a planned one, the closest first."""
+
+    words: str
+    holds: Callable[[PastRun, ExperimentSpec], bool]
+
+
+LIKENESSES = (
+    Likeness("with the same settings and load", lambda past, cell: past.settings == _settings(cell)),
+    Likeness("with the same weights and load", lambda past, cell: past.settings[0::2] == _settings(cell)[0::2]),
+    Likeness("under other loads", lambda past, cell: True),
+)
+
+
+def estimate(plan: Plan, past: Sequence[PastRun], modelled: bool, nodes: int) -> Estimate | None:
+    """The estimate for the plan's runs, spread over `nodes` nodes; None where no past run resembles them."""
+    sums = [0.0, 0.0, 0.0]
+    spoke: set[int] = set()
+    farthest = 0
+    per_cell = {}
+    for cell in plan.cells:
+        found = _closest(cell.spec, past, modelled)
+        if found is None:
+            return None
+        level, alike = found
+        farthest = max(farthest, level)
+        spoke.update(id(one) for one in alike)
+        per_cell[cell.index] = _quartiles([_seconds(one, cell.spec.workload) for one in alike])
+    for run in plan.runs:
+        for place, seconds in enumerate(per_cell[run.trial_index]):
+            sums[place] += seconds
+    # All runs of one repeat stay on one node.
+    at_once = max(1, min(nodes, plan.spec.repeats))
+    low, middle, high = (total / plan.spec.repeats * math.ceil(plan.spec.repeats / at_once) for total in sums)
+    models = ", ".join(sorted({cell.spec.model for cell in plan.cells}))
+    kind = "modelled" if modelled else "measured"
+    count = f"{len(spoke)} past run{'s' if len(spoke) != 1 else ''}"
+    over = f", over {at_once} nodes at once" if at_once > 1 else ""
+    return Estimate(middle, low, high, f"{count} of {models} on {kind} nodes {LIKENESSES[farthest].words}{over}")
+
+
+def past_runs(project: Project) -> list[PastRun]:
+    """The project's latest runs that succeeded. One query, whatever there is."""
+    done = Run.objects.filter(
+        experiment__project=project, state=RunState.SUCCEEDED, started_at__isnull=False, ended_at__isnull=False
+    ).select_related("final_attempt__node")
+    fields = ("spec", "summary", "started_at", "ended_at", "final_attempt__node__slug", "final_attempt__node__kind")
+    return list(_read(done.order_by("-id").values(*fields)[:LOOKED_AT]))
+
+
+def _read(rows: Iterable[dict[str, Any]]) -> Iterable[PastRun]:
+    for row in rows:
+        spec, metrics = row["spec"], (row["summary"] or {}).get("metrics", {})
+        window_s = (metrics.get("window") or {}).get("value")
+        if not window_s or not row["final_attempt__node__slug"]:
+            continue
+        workload = WorkloadSpec.model_validate(spec["workload"])
+        yield PastRun(
+            model=spec["model"]["name"],
+            modelled=row["final_attempt__node__kind"] == "modelled",
+            node=row["final_attempt__node__slug"],
+            settings=_load(spec["engine"], workload),
+            tokens=_tokens(workload),
+            window_s=window_s,
+            whole_s=(row["ended_at"] - row["started_at"]).total_seconds(),
+        )
+
+
+def _settings(cell: ExperimentSpec) -> tuple[Any, ...]:
+    return _load(cell.engine.model_dump(mode="json"), cell.workload)
+
+
+def _load(engine: dict[str, Any], workload: WorkloadSpec) -> tuple[Any, ...]:
+    """What decides the speed most: weights, the batch's bound, how many requests there are at once or a second."""
+    arrival = workload.arrival
+    pressure = arrival.max_concurrency if arrival.kind == "closed" else arrival.request_rate
+    return engine["weights"], engine["max_num_seqs"], (arrival.kind, pressure)
+
+
+def _closest(cell: ExperimentSpec, past: Sequence[PastRun], modelled: bool) -> tuple[int, list[PastRun]] | None:
+    same = [one for one in past if one.model == cell.model and one.modelled is modelled]
+    if cell.nodes.names:
+        same = [one for one in same if one.node in cell.nodes.names] or same
+    for level, likeness in enumerate(LIKENESSES):
+        alike = [one for one in same if likeness.holds(one, cell)]
+        if alike:
+            return level, alike[:SPEAKING]
+    return None
+
+
+def _seconds(past: PastRun, workload: WorkloadSpec) -> float:
+    once = max(0.0, past.whole_s - past.window_s)
+    if workload.duration_s is not None:
+        # On a virtual clock the window passes as fast as it is computed, so the wall's own measure is the whole.
+        return past.whole_s if past.modelled else once + workload.duration_s
+    if past.modelled:
+        return past.whole_s * _tokens(workload) / past.tokens
+    return once + past.window_s * _tokens(workload) / past.tokens
+
+
+def _tokens(workload: WorkloadSpec) -> float:
+    """What the measured requests cost, in tokens: an answer's token weighs as a step, a prompt's far less."""
+    requests = workload.num_requests or (workload.duration_s or 1.0)
+    return requests * (_mean(workload.output_len) + _mean(workload.input_len) / 16)
+
+
+def _mean(length: LengthSpec) -> float:
+    if isinstance(length, FixedLen):
+        return length.tokens
+    if isinstance(length, LognormalLen):
+        return min(length.median_tokens * math.exp(length.sigma**2 / 2), length.max_tokens)
+    return (length.min_tokens + length.max_tokens) / 2
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high

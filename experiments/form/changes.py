@@ -1,0 +1,208 @@
+"""What a control's new value does to the document: the changes to make, by the control's name.
+
+A value is taken as it was typed. Whether it is allowed the check of the document says, which names the field; a number
+that is none is kept as text, so that nothing typed is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from experiments.form.rewrite import REMOVED, Change
+from experiments.form.settings import Setting, default_kind, setting
+from runners.document import SpecError, parse_text
+
+EACH = "each request"
+ARRIVALS: dict[str, dict[str, Any]] = {
+    "closed": {"kind": "closed", "max_concurrency": 8},
+    "open": {"kind": "open", "request_rate": 1.0},
+}
+LENGTHS: dict[str, dict[str, Any]] = {
+    "fixed": {"dist": "fixed", "tokens": 128},
+    "uniform": {"dist": "uniform", "min_tokens": 64, "max_tokens": 256},
+    "lognormal": {"dist": "lognormal", "median_tokens": 128, "sigma": 0.5, "max_tokens": 1024},
+}
+ENDS: dict[str, tuple[str, Any]] = {"num_requests": ("duration_s", 64), "duration_s": ("num_requests", 60.0)}
+
+Document = Mapping[str, Any]
+
+
+def changes_for(name: str, value: str, document: Document) -> list[Change]:
+    """The changes that the control `name`, set to `value`, stands for. Raises KeyError for a control there is not."""
+    kind, _, rest = name.partition(":")
+    return _KINDS[kind](rest, value, document)
+
+
+def read(document: Any, path: str) -> Any:
+    """The value at a dotted path; None where there is none."""
+    for key in path.split("."):
+        if not isinstance(document, Mapping) or key not in document:
+            return None
+        document = document[key]
+    return document
+
+
+def _set(path: str, value: str, document: Document) -> list[Change]:
+    """A plain setting. Emptied, it is taken out, so that the default holds."""
+    keys = tuple(path.split("."))
+    if not value.strip():
+        return [Change(keys, REMOVED)]
+    typed = _typed(value, setting(path, document))
+    parent = ".".join(keys[:-1])
+    kind = default_kind(parent) if parent and read(document, parent) is None else None
+    # A length or an arrival that the document leaves out needs its kind beside the key.
+    return [Change(keys, typed)] if kind is None else [Change(keys[:-1], {**kind, keys[-1]: typed})]
+
+
+def _typed(value: str, about: Setting) -> Any:
+    """The choice that reads like this, a number where one may stand, else the text."""
+    for choice in about.choices:
+        if _as_text(choice) == value.strip():
+            return choice
+    if about.kinds & {"integer", "number"} or about.only_choices:
+        return scalar(value)
+    return value
+
+
+def scalar(text: str) -> Any:
+    """Text as a plain YAML scalar of the document's dialect: a number, true, false, null, or text."""
+    try:
+        parsed = parse_text(f"value: {text.strip()}").get("value")
+    except SpecError:
+        return text
+    return parsed if isinstance(parsed, str | int | float | bool | None) else text
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _nodes(rest: str, value: str, document: Document) -> list[Change]:
+    """`kind=measured` and other labels, a node's name, or nothing for any node."""
+    key, is_label, wanted = value.partition("=")
+    if not value:
+        return [Change(("nodes",), {})]
+    return [Change(("nodes",), {"labels": {key: wanted}} if is_label else {"names": [value]})]
+
+
+def _variant(variants: Mapping[str, dict[str, Any]]) -> Callable[[str, str, Document], list[Change]]:
+    """Another kind of arrival or length: its keys with sensible values, and no axis over the keys of the old kind."""
+
+    def change(path: str, value: str, document: Document) -> list[Change]:
+        if value not in variants:
+            return [Change((*path.split("."), "kind" if path.endswith("arrival") else "dist"), value)]
+        gone = [axis for axis in axes_of(document) if axis.startswith(f"{path}.")]
+        gone = [axis for axis in gone if axis.removeprefix(f"{path}.") not in variants[value]]
+        kept = [change for axis in gone for change in _remove_axis(axis, document)]
+        return [Change(tuple(path.split(".")), dict(variants[value])), *kept]
+
+    return change
+
+
+def _end(rest: str, value: str, document: Document) -> list[Change]:
+    """Whether requests or seconds end the workload: one key for the other."""
+    other, start = ENDS[value]
+    gone = _remove_axis(f"workload.{other}", document) if f"workload.{other}" in axes_of(document) else []
+    return [Change(("workload", other), REMOVED), Change(("workload", value), start), *gone]
+
+
+def _slo(name: str, value: str, document: Document) -> list[Change]:
+    """`ttft_s` is the objective in seconds, `ttft_s.of` what it binds: each request, or a percentile."""
+    key, _, part = name.partition(".")
+    present = read(document, f"slo.{key}")
+    bound, seconds = objective(present)
+    if part:
+        return [Change(("slo", key), seconds if value == EACH else {value: seconds})] if seconds is not None else []
+    if not value.strip():
+        return [Change(("slo", key), REMOVED)]
+    return [Change(("slo", key), scalar(value) if bound == EACH else {bound: scalar(value)})]
+
+
+def objective(value: Any) -> tuple[str, Any]:
+    """What an objective binds, and its seconds; of several percentiles the first."""
+    if isinstance(value, Mapping):
+        return next(iter(value.items()), (EACH, None))
+    return EACH, value
+
+
+def _tags(rest: str, value: str, document: Document) -> list[Change]:
+    tags = [tag.strip() for tag in value.split(",") if tag.strip()]
+    return [Change(("tags",), tags or REMOVED)]
+
+
+# The matrix
+
+
+def axes_of(document: Document) -> dict[str, Any]:
+    matrix = document.get("matrix")
+    return dict(matrix) if isinstance(matrix, Mapping) else {}
+
+
+def values_of(text: str) -> list[Any]:
+    """The values of an axis as typed, parted by commas."""
+    return [scalar(part) for part in text.split(",") if part.strip()]
+
+
+def _axis(path: str, value: str, document: Document) -> list[Change]:
+    """An axis's values. Without any, the axis goes; a baseline or an exclusion of a value that is gone goes too."""
+    values = values_of(value)
+    if not values:
+        return _remove_axis(path, document)
+    return [Change(("matrix", path), values), *_forget(path, document, values)]
+
+
+def _remove(path: str, value: str, document: Document) -> list[Change]:
+    return _remove_axis(path, document)
+
+
+def _remove_axis(path: str, document: Document) -> list[Change]:
+    rest = {axis for axis in axes_of(document) if axis != path}
+    return [Change(("matrix", path) if rest else ("matrix",), REMOVED), *_forget(path, document, [])]
+
+
+def _forget(path: str, document: Document, values: list[Any]) -> list[Change]:
+    """Takes out of `baseline` and `exclude` what names values of the axis that are not there any more."""
+
+    def stays(rule: Any) -> bool:
+        return not isinstance(rule, Mapping) or path not in rule or rule[path] in values
+
+    changes = []
+    baseline = document.get("baseline")
+    if isinstance(baseline, Mapping) and not stays(baseline):
+        changes.append(Change(("baseline", path) if len(baseline) > 1 else ("baseline",), REMOVED))
+    exclude = document.get("exclude")
+    if isinstance(exclude, list) and not all(stays(rule) for rule in exclude):
+        kept = [rule for rule in exclude if stays(rule)]
+        changes.append(Change(("exclude",), kept or REMOVED))
+    return changes
+
+
+def _add_axis(rest: str, value: str, document: Document) -> list[Change]:
+    """An axis over a path, with values to start from: all of few choices, else the present value and its double."""
+    if not value:
+        return []
+    return [Change(("matrix", value), start_values(setting(value, document), read(document, value)))]
+
+
+def start_values(about: Setting, present: Any) -> list[Any]:
+    if about.only_choices:
+        return list(about.choices)
+    value = about.default if present is None else present
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [value, value * 2] if value else [value, 1]
+    return [value] if value is not None else [1]
+
+
+_KINDS: dict[str, Callable[[str, str, Document], list[Change]]] = {
+    "set": _set,
+    "nodes": _nodes,
+    "arrival": _variant(ARRIVALS),
+    "length": _variant(LENGTHS),
+    "end": _end,
+    "slo": _slo,
+    "tags": _tags,
+    "axis": _axis,
+    "axis-remove": _remove,
+    "axis-add": _add_axis,
+}
