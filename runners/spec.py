@@ -265,11 +265,16 @@ class ExperimentSpec(Document):
 
 
 class ModelRef(Document):
-    """The model as the registry knows it, frozen with the run: a node refuses a file with another hash."""
+    """The model as the registry knows it, frozen with the run: a node refuses a file with another hash.
+
+    `entry` is the whole registered model (`runners.models.ModelEntry` as a mapping), so that a node needs no registry;
+    without it the model is one that the lab ships.
+    """
 
     name: Slug
     sha256: str
     shape: dict[str, Any]
+    entry: dict[str, Any] | None = None
 
 
 class RunSpec(Document):

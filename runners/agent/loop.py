@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runners import models
 from runners.agent.broker import StreamBroker
 from runners.agent.control import CancelOrder, ControlError, ControlPlane, HeartbeatReply, Refused
 from runners.agent.home import Credentials, NodeHome
@@ -23,6 +22,7 @@ from runners.agent.publish import Publisher, PublisherThread
 from runners.agent.run_process import Ending, RunProcess, clear_leftovers, give_last_word
 from runners.agent.survey import Survey
 from runners.agent.worker import Worker
+from runners.models import held_models
 from runners.spool import AttemptKey
 
 TICK_S = 0.1
@@ -264,12 +264,3 @@ class Agent:
             time.sleep(TICK_S / 2)
         ended, self._run = self._run, None
         self._close(ended.key)
-
-
-def held_models(models_dir: Path) -> list[dict[str, str]]:
-    """The registered models whose files are here, with the hashes that were checked when they arrived."""
-    return [
-        {"name": model.name, "sha256": model.sha256}
-        for model in models.REGISTRY.values()
-        if models.path_if_present(model.name, models_dir)
-    ]

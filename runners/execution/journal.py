@@ -12,7 +12,7 @@ from runners.spool import SpoolWriter
 MAX_LOG_LINES = 500
 MAX_LINE_CHARACTERS = 2000
 
-Phase = Literal["starting", "warming_up", "measuring", "draining", "done"]
+Phase = Literal["fetching", "starting", "warming_up", "measuring", "draining", "done"]
 Level = Literal["debug", "info", "warning", "error"]
 
 

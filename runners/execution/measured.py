@@ -16,7 +16,7 @@ import aiohttp
 from runners.events import Report, RequestRecord
 from runners.execution.child import Child
 from runners.execution.errors import RunFailed
-from runners.execution.having_model import have_model, require_memory
+from runners.execution.having_model import have_model
 from runners.execution.journal import Journal
 from runners.execution.merge import SampleMerger, on_run_clock
 from runners.execution.server import ReadyServer, make_server, read_steps, wait_until_ready
@@ -31,7 +31,6 @@ NOTICE_DEATH_S = 1.0
 async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any]) -> Report:
     """Runs it and gives its Report; adds to `facts` as they become known. Raises RunFailed."""
     journal.status("starting", detail=f"model {spec.model.name}")
-    require_memory(spec)
     model_path = await have_model(spec.model, models_dir, journal)
     facts["model"] = {"name": spec.model.name, "sha256": spec.model.sha256}
     journal.status("starting", detail="server")
