@@ -20,6 +20,7 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/cancel", experiment.cancel, name="experiment-cancel"),
     path("runs/<int:run_id>/", run.show_run, name="run"),
     path("runs/<int:run_id>/state", run.run_state, name="run-state"),
+    path("runs/<int:run_id>/steps", run.run_steps, name="run-steps"),
     path("runs/<int:run_id>/results", run.run_results, name="run-results"),
     path("runs/<int:run_id>/cancel", run.cancel, name="run-cancel"),
     path("compare/", compare.compare, name="compare"),

@@ -15,20 +15,14 @@ def _line(name: str, hue: int, *, dashed: bool, **more: Any) -> go.Scatter:
     return go.Scatter(x=[], y=[], name=name, mode="lines+markers", marker={"size": 3}, line=line, **more)
 
 
-def _area(name: str, hue: int, group: str) -> go.Scatter:
-    return go.Scatter(
-        x=[], y=[], name=name, mode="lines", stackgroup=group, line={"width": 0.5, "color": HUES[hue], "shape": "hv"}
-    )
-
-
 def live_figures(*, modelled: bool) -> dict[str, dict[str, Any]]:
     """The charts of a run without their points, by name; the page's script fills them as samples arrive."""
 
-    def chart(unit: str, *traces: go.Scatter, **axis: Any) -> dict[str, Any]:
+    def chart(unit: str, *traces: go.Scatter, **more: Any) -> dict[str, Any]:
         frame = layout(
             xaxis={"title": {"text": "run clock, s"}, "rangemode": "tozero"},
-            yaxis={"title": {"text": unit}, "rangemode": "tozero"} | axis,
-            hovermode="x unified",
+            yaxis={"title": {"text": unit}, "rangemode": "tozero"},
+            **{"hovermode": "x unified"} | more,
         )
         return as_json(go.Figure(list(traces), frame))
 
@@ -39,7 +33,7 @@ def live_figures(*, modelled: bool) -> dict[str, dict[str, Any]]:
         "itl": chart("ms", _line("p50", 0, dashed=d), _line("p95", 1, dashed=d)),
         "queue": chart("requests", _line("waiting", 1, dashed=d), _line("running", 0, dashed=d)),
         "kv": chart("% of blocks held", _line("mean", 0, dashed=d), _line("max", 3, dashed=d)),
-        "steps": chart("tokens a step", _area("prefill", 1, "s"), _area("decode", 0, "s")),
+        "owners": chart("KV blocks", barmode="stack", bargap=0, hovermode="closest"),
     }
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from experiments.display import NAMES, name_of
 from experiments.figures.run import live_figures, timeline_figure
+from experiments.figures.steps import steps_figure
 from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
 from experiments.selectors import attempts_of, records_after, shown_attempt
 from experiments.services.cancelling import cancel_run
+from experiments.steps import shown_steps
 from experiments.waiting import explain_waiting
 from hardware.models import NodeKind
 from labsite.accounts.permissions import AccessDenied, may_control
@@ -25,12 +28,12 @@ from runners.validity import THRESHOLDS
 TIMELINE_REQUESTS = 400
 PERCENTILE_KEYS = ("p50", "p90", "p95", "p99")
 CHARTS = (
-    ("throughput", "Throughput"),
-    ("ttft", "TTFT"),
-    ("itl", "ITL"),
-    ("queue", "Queue"),
-    ("kv", "KV use"),
-    ("steps", "Step make-up"),
+    ("throughput", "Throughput", ""),
+    ("ttft", "TTFT", ""),
+    ("itl", "ITL", ""),
+    ("queue", "Queue", ""),
+    ("kv", "KV use", ""),
+    ("owners", "KV blocks by owner", "one colour a request"),
 )
 LEAD = ("output_throughput", "ttft", "tpot", "e2el", "interactivity", "request_throughput")
 
@@ -110,6 +113,27 @@ def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
         "timeline_cut": len(records) > TIMELINE_REQUESTS,
         "timeline_limit": TIMELINE_REQUESTS,
     }
+
+
+@login_required
+def run_steps(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The step timeline of the span `from … to` of the run's clock, in s, as the page's script draws it."""
+    run = run_or_404(request, run_id)
+    attempt = shown_attempt(run, attempts_of(run.pk))
+    low_s, high_s = (_seconds(request, name, whole) for name, whole in (("from", -math.inf), ("to", math.inf)))
+    steps = shown_steps(run.pk, attempt.number, low_s, high_s) if attempt else []
+    modelled = attempt is not None and attempt.node.kind == NodeKind.MODELLED
+    figure = steps_figure(steps, modelled=modelled)
+    return JsonResponse({"figure": figure, "shown": len(steps), "steps": sum(step.steps for step in steps)})
+
+
+def _seconds(request: HttpRequest, name: str, default: float) -> float:
+    """A number of the address; anything else counts as not given."""
+    try:
+        value = float(request.GET.get(name, ""))
+    except ValueError:
+        return default
+    return default if math.isnan(value) else value
 
 
 def _latency_scale(metric: dict[str, Any]) -> float:

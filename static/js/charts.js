@@ -1,4 +1,7 @@
-// Draws Plotly figures in the page's colours and redraws them when the system's theme changes.
+// Draws Plotly figures in the page's colours and redraws them when the system's theme changes. Charts with data-clock
+// share one zoom.
+
+import { joinZoom, zoomed } from "./zoom.js";
 
 const drawn = new Map();
 
@@ -40,7 +43,11 @@ const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: [
 
 export function draw(element, figure) {
   drawn.set(element, figure);
-  return Plotly.react(element, figure.data, themed(figure.layout), CONFIG);
+  const onClock = "clock" in element.dataset;
+  const layout = themed(figure.layout);
+  const done = Plotly.react(element, figure.data, onClock ? zoomed(layout) : layout, CONFIG);
+  if (onClock) joinZoom(element, (other) => draw(other, drawn.get(other)));
+  return done;
 }
 
 export function figuresOf(id) {

@@ -2,8 +2,10 @@
 // number, so a dropped connection or a reload neither loses nor doubles one.
 
 import { draw, drawStatic, figuresOf } from "./charts.js";
+import { ownerTraces, totalBlocks } from "./kv_owners.js";
 import { askAgain } from "./part.js";
 import { follow } from "./socket.js";
+import { showSteps } from "./steps.js";
 
 const page = document.querySelector("[data-run]");
 const figures = figuresOf("live-figures");
@@ -20,7 +22,6 @@ const PARTS = {
   itl: [(s) => ms(s.itl_p50_s), (s) => ms(s.itl_p95_s)],
   queue: [(s) => s.waiting_mean, (s) => s.running_mean],
   kv: [(s) => percent(s.kv_used_mean), (s) => percent(s.kv_used_max)],
-  steps: [(s) => (s.steps ? s.prefill_tokens / s.steps : null), (s) => (s.steps ? s.decode_tokens / s.steps : null)],
 };
 
 function plot() {
@@ -31,9 +32,17 @@ function plot() {
     const data = figure.data.map((trace, i) => ({ ...trace, x: times, y: samples.map(parts[i]) }));
     draw(document.getElementById(`chart-${name}`), { ...figure, data });
   }
+  plotOwners();
   page.dataset.points = String(samples.length);
   const last = samples.at(-1);
   if (last) showLatest(last);
+}
+
+function plotOwners() {
+  const { layout } = figures.owners;
+  const total = totalBlocks(samples);
+  const yaxis = total ? { ...layout.yaxis, range: [0, total] } : layout.yaxis;
+  draw(document.getElementById("chart-owners"), { data: ownerTraces(samples), layout: { ...layout, yaxis } });
 }
 
 function showLatest(sample) {
@@ -104,6 +113,7 @@ function onMessage(message) {
 // What the server computes (figures, validity, timeline) is drawn by the server again when the run's state changes.
 function refresh(state) {
   page.dataset.state = state;
+  steps.setLive(state === "running");
   askAgain("#results", `${location.pathname}results`);
   askAgain("#state", `${location.pathname}state`);
 }
@@ -115,6 +125,8 @@ function onState(state) {
 }
 
 drawStatic();
+const steps = showSteps(document.getElementById("chart-steps"), `${location.pathname}steps`);
+steps.setLive(page.dataset.state === "running");
 if (figures && page.dataset.follow === "yes") {
   follow(() => `/ws/runs/${page.dataset.run}?after=${seen.attempt}-${seen.seq}`, onMessage, onState);
 }

@@ -5,6 +5,7 @@ Every part is the real one (claim, engine, cost model, stream, recorder); only t
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -96,3 +97,10 @@ def finish_run(run: Run, redis_url: str) -> Run:
 def text_of(response) -> str:
     """A page's text on one line."""
     return re.sub(r"\s+", " ", response.content.decode())
+
+
+def figure(response, name: str) -> dict:
+    """The figure that a page hands to its script under that id."""
+    found = re.search(rf'<script id="{name}" type="application/json">(.*?)</script>', response.content.decode(), re.S)
+    assert found, name
+    return json.loads(found[1])

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 import pytest
 from control_plane import person, submit, team
 from django.test import Client
-from modelled_node import MODELLED, modelled_node, text_of
+from modelled_node import MODELLED, figure, modelled_node, text_of
 
 from experiments.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def figure(response, name):
-    found = re.search(rf'<script id="{name}" type="application/json">(.*?)</script>', response.content.decode(), re.S)
-    assert found, name
-    return json.loads(found[1])
 
 
 def test_the_compare_page_keeps_its_state_in_the_address(browser, finished):

@@ -1,0 +1,86 @@
+"""The steps of an attempt as a chart needs them: in a span of the run's clock, at most so many places.
+
+Where the span holds more steps than places, each place shows the largest step among those it stands for, and says how
+many they are: peaks stay, and a narrower span gives the steps themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+PLACES = 600
+
+_SPAN = """
+SELECT count(*), min(start_s), max(start_s) FROM experiments_step
+WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(low)s AND start_s <= %(high)s
+"""
+
+# Of each place the step with the most tokens, the longest among equals.
+_PLACES = """
+SELECT DISTINCT ON (place) count(*) OVER (PARTITION BY place), start_s, data
+FROM (
+    SELECT start_s, data, seq, least(%(places)s - 1,
+        floor(coalesce((start_s - %(first)s) / nullif(%(last)s - %(first)s, 0), 0) * %(places)s)) AS place
+    FROM experiments_step
+    WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(first)s AND start_s <= %(last)s
+) AS placed
+ORDER BY place,
+    (data->>'prefill_tokens')::int + (data->>'decode_tokens')::int DESC, (data->>'duration_s')::float DESC, seq
+"""
+
+_ALL = """
+SELECT 1, start_s, data FROM experiments_step
+WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(low)s AND start_s <= %(high)s ORDER BY start_s, seq
+"""
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    """A step, and how many steps it stands for (1: itself alone)."""
+
+    steps: int
+    index: int
+    start_s: float
+    duration_s: float
+    prefill_tokens: int
+    decode_tokens: int
+    running: int
+    waiting: int
+
+
+def shown_steps(
+    run_id: int,
+    attempt: int,
+    low_s: float = float("-inf"),
+    high_s: float = float("inf"),
+    places: int = PLACES,
+) -> list[ShownStep]:
+    """The attempt's steps that start in `low_s … high_s`, in order, at most `places` of them."""
+    span = {"run": run_id, "attempt": attempt, "low": low_s, "high": high_s}
+    with connection.cursor() as cursor:
+        cursor.execute(_SPAN, span)
+        count, first, last = cursor.fetchone()
+        if count > places:
+            cursor.execute(_PLACES, span | {"first": first, "last": last, "places": places})
+        else:
+            cursor.execute(_ALL, span)
+        return [_shown(*row) for row in cursor.fetchall()]
+
+
+def _shown(steps: int, start_s: float, data: dict[str, Any] | str) -> ShownStep:
+    # A raw cursor gives JSON as text.
+    step = json.loads(data) if isinstance(data, str) else data
+    return ShownStep(
+        steps=steps,
+        index=int(step["index"]),
+        start_s=start_s,
+        duration_s=float(step["duration_s"]),
+        prefill_tokens=int(step["prefill_tokens"]),
+        decode_tokens=int(step["decode_tokens"]),
+        running=int(step["running"]),
+        waiting=int(step["waiting"]),
+    )
