@@ -26,7 +26,7 @@ from labsite.accounts.models import AuditEntry, Project, Role
 from runners.events import Log
 
 pytestmark = [
-    pytest.mark.django_db(transaction=True),
+    pytest.mark.django_db,
     # Django's test client reads a stream whole; that a real server does not is tested here too.
     pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume"),
 ]
@@ -63,7 +63,7 @@ def attempt(project: Project) -> Attempt:
     found = live_attempt(Run.objects.get(experiment=experiment))
     claim(found.node, found.run_id, found.number)
     store(found, RequestRecord, [request(i, token_times_s=[1.1, 1.2], token_counts=[1, 2]) for i in range(4)])
-    store(found, RequestRecord, [request(4, status="error", error=FORMULA)], first=5)
+    store(found, RequestRecord, [request(4, error=FORMULA)], first=5)
     store(found, StepRecord, [step(i) for i in range(3)])
     store(found, Sample, [sample(0.25)])
     store(found, LogLine, [Log(wall_s=1.0, level="info", source="node", message='a\nb,"c"')])
@@ -80,7 +80,7 @@ def store(attempt: Attempt, kind: type[Any], events: list[Any], first: int = 1) 
 
 def content(response: Any) -> bytes:
     assert response.status_code == 200, response.content
-    return b"".join(response.streaming_content)
+    return b"".join(response)
 
 
 def csv_rows(data: bytes) -> list[dict[str, str]]:
@@ -213,6 +213,7 @@ def test_a_piece_is_bounded_in_rows_and_in_bytes(attempt: Attempt, monkeypatch: 
     assert [len(piece) for piece in record_pieces("requests", [source])] == [1] * 5
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_server_sends_while_it_reads_and_is_free_when_the_reader_leaves(
     attempt: Attempt, caller: Caller, process_env: dict[str, str], tmp_path: Path
 ) -> None:
