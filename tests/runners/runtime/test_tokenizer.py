@@ -21,12 +21,12 @@ CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return Tokenizer.from_gguf(write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf"))
+    return Tokenizer.from_path(write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf"))
 
 
 @pytest.fixture(scope="module")
 def smollm2(sample_model: Path) -> Tokenizer:
-    return Tokenizer.from_gguf(sample_model)
+    return Tokenizer.from_path(sample_model)
 
 
 def with_metadata(tmp_path: Path, **fields: object) -> Path:
@@ -130,28 +130,28 @@ def test_the_chat_template_of_the_file_is_used(tiny: Tokenizer, smollm2: Tokeniz
     ],
 )
 def test_a_hostile_template_reaches_nothing(tmp_path: Path, template: str) -> None:
-    tokenizer = Tokenizer.from_gguf(with_metadata(tmp_path, chat_template=template))
+    tokenizer = Tokenizer.from_path(with_metadata(tmp_path, chat_template=template))
     with pytest.raises(TextError, match="template refuses"):
         tokenizer.apply_chat_template(CHAT)
 
 
 def test_a_template_may_refuse_a_chat(tmp_path: Path) -> None:
     template = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-    tokenizer = Tokenizer.from_gguf(with_metadata(tmp_path, chat_template=template))
+    tokenizer = Tokenizer.from_path(with_metadata(tmp_path, chat_template=template))
     with pytest.raises(TextError, match="no system role"):
         tokenizer.apply_chat_template(CHAT)
     assert tokenizer.apply_chat_template(CHAT[1:]) == ""
 
 
 def test_a_model_without_a_template_says_so(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.from_gguf(with_metadata(tmp_path))
+    tokenizer = Tokenizer.from_path(with_metadata(tmp_path))
     assert not tokenizer.has_chat_template
     with pytest.raises(TextError, match="no chat template"):
         tokenizer.apply_chat_template(CHAT)
 
 
 def test_the_start_token_comes_first_where_the_model_asks_for_it(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.from_gguf(with_metadata(tmp_path, bos_token_id=1, add_bos_token=True))
+    tokenizer = Tokenizer.from_path(with_metadata(tmp_path, bos_token_id=1, add_bos_token=True))
     assert tokenizer.encode("") == [1]
     assert tokenizer.encode("", add_special=False) == []
 
@@ -159,18 +159,18 @@ def test_the_start_token_comes_first_where_the_model_asks_for_it(tmp_path: Path)
 @pytest.mark.parametrize(
     ("fields", "part"),
     [
-        ({"model": "llama"}, "tokenizer.ggml.model"),
-        ({"pre": "qwen2"}, "tokenizer.ggml.pre"),
+        ({"model": "bert"}, "tokenizer.ggml.model"),
+        ({"pre": "bloom"}, "tokenizer.ggml.pre"),
         ({"tokens": None}, "tokenizer.ggml.tokens"),
         ({"merges": ["q zzz"]}, "tokenizer.ggml.merges"),
         ({"merges": ["lonely"]}, "tokenizer.ggml.merges"),
         ({"token_type": [1, 1]}, "tokenizer.ggml.token_type"),
-        ({"chat_template": "{% for %}"}, "tokenizer.chat_template"),
+        ({"chat_template": "{% for %}"}, "chat template"),
     ],
 )
 def test_an_unusable_vocabulary_is_named(tmp_path: Path, fields: dict[str, object], part: str) -> None:
     with pytest.raises(ModelFileError) as error:
-        Tokenizer.from_gguf(with_metadata(tmp_path, **fields))
+        Tokenizer.from_path(with_metadata(tmp_path, **fields))
     assert part in error.value.part
 
 
