@@ -11,6 +11,10 @@ State changes only by compare-and-set in experiments.services. Record tables are
 
 from __future__ import annotations
 
+import datetime as dt
+
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVector
 from django.db import models
 
 from labsite.accounts.models import Project, User
@@ -42,6 +46,10 @@ class AttemptState(models.TextChoices):
 
 
 EXPERIMENT_OPEN = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
+# What a search of experiments looks through. The index holds this very expression, and serves no other.
+EXPERIMENT_TEXT = SearchVector("name", "question", "tags", config="simple")
+# For how long a deleted experiment can be had back.
+RESTORABLE = dt.timedelta(days=30)
 RUN_ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 ATTEMPT_LIVE = (AttemptState.ASSIGNED, AttemptState.RUNNING)
 
@@ -49,8 +57,9 @@ ATTEMPT_LIVE = (AttemptState.ASSIGNED, AttemptState.RUNNING)
 class Experiment(models.Model):
     """A document and the question it answers. `document` is what was sent, `spec` has every default too.
 
-    A paused experiment keeps what runs and starts nothing. Of queued runs those of a higher `priority` go first. A
-    deleted experiment (`deleted_at`) is unseen but for restoring it, and gone for good after 30 days.
+    A paused experiment keeps what runs and starts nothing; `paused_s` are the seconds of its past pauses, which its
+    budget of time does not count. Of queued runs those of a higher `priority` go first. A deleted experiment
+    (`deleted_at`) is unseen but for restoring it, and gone for good after 30 days.
     """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="experiments")
@@ -63,6 +72,8 @@ class Experiment(models.Model):
     state = models.CharField(max_length=10, choices=ExperimentState.choices, default=ExperimentState.ACTIVE)
     reason = models.TextField(blank=True)
     priority = models.SmallIntegerField(default=0)
+    paused_at = models.DateTimeField(null=True, blank=True)
+    paused_s = models.FloatField(default=0.0)
     cloned_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="clones")
     created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -71,7 +82,15 @@ class Experiment(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        indexes = [models.Index(fields=["project", "-id"], name="experiment_by_project")]
+        indexes = [
+            models.Index(fields=["project", "-id"], name="experiment_by_project"),
+            # lists search words and filter by tags; the purge looks for what was deleted long ago
+            GinIndex(EXPERIMENT_TEXT, name="experiment_text"),
+            GinIndex(fields=["tags"], name="experiment_tags", opclasses=["jsonb_path_ops"]),
+            models.Index(
+                fields=["deleted_at"], condition=models.Q(deleted_at__isnull=False), name="experiment_deleted"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -164,6 +183,9 @@ class Attempt(models.Model):
     chip = models.ForeignKey("hardware.Chip", null=True, on_delete=models.PROTECT, related_name="+")
     state = models.CharField(max_length=10, choices=AttemptState.choices, default=AttemptState.ASSIGNED)
     phase = models.CharField(max_length=20, blank=True)
+    # how far the phase is, in words; and until when, by our own clock, the node was fetching the model
+    phase_detail = models.CharField(max_length=200, blank=True)
+    fetched_at = models.DateTimeField(null=True)
     assigned_at = models.DateTimeField(auto_now_add=True)
     sent_at = models.DateTimeField(null=True)
     claimed_at = models.DateTimeField(null=True)

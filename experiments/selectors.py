@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Count, QuerySet
+from django.utils import timezone
 
 from experiments.models import (
     ATTEMPT_LIVE,
+    RESTORABLE,
     Attempt,
     Experiment,
     LogLine,
@@ -82,24 +84,37 @@ def get_project(user: User, slug: str | None) -> Project:
 
 
 def readable_experiments(user: User) -> QuerySet[Experiment]:
+    """Those of his projects that are not deleted."""
+    return _experiments_of(user).filter(deleted_at=None)
+
+
+def deleted_experiments(user: User) -> QuerySet[Experiment]:
+    """Those of his projects that are deleted and can still be restored."""
+    return _experiments_of(user).filter(deleted_at__gt=timezone.now() - RESTORABLE)
+
+
+def _experiments_of(user: User) -> QuerySet[Experiment]:
     return Experiment.objects.filter(project__in=projects_of(user)).select_related("project", "owner")
 
 
-def get_experiment(user: User, experiment_id: int) -> Experiment:
+def readable_runs(user: User) -> QuerySet[Run]:
+    return Run.objects.filter(experiment__project__in=projects_of(user), experiment__deleted_at=None)
+
+
+def get_experiment(user: User, experiment_id: int, *, deleted_too: bool = False) -> Experiment:
     """Raises Experiment.DoesNotExist, also where it belongs to a project that the user is not in."""
-    return readable_experiments(user).get(id=experiment_id)
+    readable = readable_experiments(user)
+    return (readable | deleted_experiments(user) if deleted_too else readable).get(id=experiment_id)
 
 
 def get_run(user: User, run_id: int) -> Run:
     """The run with its experiment and trial. Raises Run.DoesNotExist, as get_experiment does."""
-    readable = Run.objects.filter(experiment__project__in=projects_of(user))
-    return readable.select_related("experiment__project", "trial").get(id=run_id)
+    return readable_runs(user).select_related("experiment__project", "trial").get(id=run_id)
 
 
-def experiments_before(user: User, cursor: int | None, limit: int) -> list[Experiment]:
-    """The newest first; with a cursor, those older than it. One more than `limit` says that there are others."""
-    found = readable_experiments(user).defer("spec", "document").order_by("-id")
-    return list((found.filter(id__lt=cursor) if cursor is not None else found)[: limit + 1])
+def recent_experiments(user: User, limit: int) -> list[Experiment]:
+    """The newest first."""
+    return list(readable_experiments(user).defer("spec", "document").order_by("-id")[:limit])
 
 
 def count_runs(experiment_ids: Iterable[int]) -> dict[int, dict[str, int]]:
@@ -121,7 +136,11 @@ def trials_with_runs(experiment_id: int) -> list[TrialWithRuns]:
 
 
 def runs_on_nodes(runs: QuerySet[Run]) -> list[RunOnNode]:
-    found = list(runs)
+    return with_nodes(list(runs))
+
+
+def with_nodes(found: Sequence[Run]) -> list[RunOnNode]:
+    """The runs, in their order, each with its latest attempt."""
     latest = latest_attempts(run.id for run in found)
     return [RunOnNode(run, latest.get(run.id)) for run in found]
 
@@ -160,7 +179,7 @@ def count_measured_requests(run_id: int, attempt: int) -> int:
 def current_runs(node_ids: Iterable[int], user: User) -> dict[int, int]:
     """The run under way on each node, where the user may see it."""
     live = Run.objects.filter(attempts__state__in=ATTEMPT_LIVE, attempts__node_id__in=list(node_ids))
-    seen = live.filter(experiment__project__in=projects_of(user))
+    seen = live.filter(experiment__project__in=projects_of(user), experiment__deleted_at=None)
     return dict(seen.values_list("attempts__node_id", "id"))
 
 

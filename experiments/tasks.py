@@ -15,3 +15,8 @@ def place_runs() -> None:
 @shared_task(name="experiments.tasks.reap", ignore_result=True)  # type: ignore[untyped-decorator]
 def reap() -> None:
     services.reap()
+
+
+@shared_task(name="experiments.tasks.purge_deleted", ignore_result=True)  # type: ignore[untyped-decorator]
+def purge_deleted() -> None:
+    services.purge_deleted()

@@ -148,6 +148,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
     "place-runs": {"task": "experiments.tasks.place_runs", "schedule": 2.0, "options": {"expires": 4.0}},
     "reap": {"task": "experiments.tasks.reap", "schedule": 2.0, "options": {"expires": 4.0}},
+    "purge-deleted": {"task": "experiments.tasks.purge_deleted", "schedule": 3600.0, "options": {"expires": 600.0}},
 }
 
 LOGGING = {

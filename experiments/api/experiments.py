@@ -1,7 +1,11 @@
-"""REST for experiments: submit, check, list, read, cancel. Rules and state changes are in experiments.services."""
+"""REST for experiments: submit, check, list, read, change, clone, delete.
+
+Rules and state changes are in experiments.services.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from django.http import HttpRequest
@@ -10,12 +14,18 @@ from ninja import Header, Query, Router, Status
 from experiments import selectors, services
 from experiments.api.auth import person
 from experiments.api.body import DOCUMENT_BODY, read_document
+from experiments.api.listing import ExperimentQuery, list_experiments
 from experiments.api.present import experiment_item, experiment_out
 from experiments.api.schemas import (
-    CANCEL_ERRORS,
     CHECK_ERRORS,
+    CLONE_ERRORS,
+    CONTROL_ERRORS,
+    EDIT_ERRORS,
     READ_ERRORS,
+    STATE_ERRORS,
     SUBMIT_ERRORS,
+    CloneIn,
+    EditIn,
     ErrorBody,
     ExperimentOut,
     ExperimentPage,
@@ -31,6 +41,7 @@ from runners.matrix import plan_experiment
 
 router = Router(tags=["experiments"])
 
+IdempotencyHeader = Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[\x20-\x7e]{1,200}$")]
 ProjectSlug = Annotated[str | None, Query(max_length=60, description="Slug; may be left out by who has one project.")]
 
 
@@ -46,14 +57,13 @@ ProjectSlug = Annotated[str | None, Query(max_length=60, description="Slug; may 
 def submit(
     request: HttpRequest,
     project: ProjectSlug = None,
-    idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[\x20-\x7e]{1,200}$")] = None,
+    idempotency_key: IdempotencyHeader = None,
 ) -> Status[ExperimentOut]:
     user = person(request)
     space = selectors.get_project(user, project)
     document = read_document(request)
-    earlier = services.find_submission(user, space, document, idempotency_key)
-    experiment = earlier or services.submit_experiment(user, space, document, idempotency_key)
-    return Status(200 if earlier else 201, _experiment(user, experiment.id))
+    done = services.submit_once(user, space, document, idempotency_key)
+    return Status(201 if done.created else 200, _experiment(user, done.experiment.id))
 
 
 @router.post(
@@ -74,19 +84,12 @@ def validate(request: HttpRequest, project: ProjectSlug = None) -> ValidationOut
     return ValidationOut(valid=True, errors=[], trials=trials, runs=len(plan.runs))
 
 
-@router.get("/experiments", response={200: ExperimentPage, READ_ERRORS: ErrorBody}, summary="List, newest first")
-def list_experiments(
-    request: HttpRequest,
-    cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before.")] = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> ExperimentPage:
-    found = selectors.experiments_before(person(request), cursor, limit)
-    page, more = found[:limit], len(found) > limit
-    counts = selectors.count_runs(experiment.id for experiment in page)
-    return ExperimentPage(
-        items=[experiment_item(experiment, counts[experiment.id]) for experiment in page],
-        next=page[-1].id if more else None,
-    )
+@router.get("/experiments", response={200: ExperimentPage, READ_ERRORS: ErrorBody}, summary="List")
+def list_all(request: HttpRequest, asked: Query[ExperimentQuery]) -> ExperimentPage:
+    page = list_experiments(person(request), asked)
+    counts = selectors.count_runs(experiment.id for experiment in page.items)
+    items = [experiment_item(experiment, counts[experiment.id]) for experiment in page.items]
+    return ExperimentPage(items=items, next=page.next)
 
 
 @router.get("/experiments/{int:experiment_id}", response={200: ExperimentOut, READ_ERRORS: ErrorBody}, summary="Read")
@@ -94,15 +97,93 @@ def read(request: HttpRequest, experiment_id: int) -> ExperimentOut:
     return _experiment(person(request), experiment_id)
 
 
+@router.patch(
+    "/experiments/{int:experiment_id}",
+    response={200: ExperimentOut, EDIT_ERRORS: ErrorBody},
+    summary="Change name, question, tags or priority",
+    description="What is left out stays. The document stays as it was sent. A priority above 0 needs an operator.",
+)
+def edit(request: HttpRequest, experiment_id: int, body: EditIn) -> ExperimentOut:
+    user = person(request)
+    services.edit_experiment(user, selectors.get_experiment(user, experiment_id), services.Edit(**body.dict()))
+    return _experiment(user, experiment_id)
+
+
+@router.delete(
+    "/experiments/{int:experiment_id}",
+    response={204: None, CONTROL_ERRORS: ErrorBody},
+    summary="Delete",
+    description="What has not ended is cancelled. For 30 days it can be restored; then it is gone with its records.",
+)
+def delete(request: HttpRequest, experiment_id: int) -> Status[None]:
+    user = person(request)
+    services.delete_experiment(user, selectors.get_experiment(user, experiment_id))
+    return Status(204, None)
+
+
+@router.post(
+    "/experiments/{int:experiment_id}/restore",
+    response={200: ExperimentOut, CONTROL_ERRORS: ErrorBody},
+    summary="Restore a deleted experiment",
+)
+def restore(request: HttpRequest, experiment_id: int) -> ExperimentOut:
+    user = person(request)
+    services.restore_experiment(user, selectors.get_experiment(user, experiment_id, deleted_too=True))
+    return _experiment(user, experiment_id)
+
+
 @router.post(
     "/experiments/{int:experiment_id}/cancel",
-    response={200: ExperimentOut, CANCEL_ERRORS: ErrorBody},
+    response={200: ExperimentOut, CONTROL_ERRORS: ErrorBody},
     summary="Cancel what has not ended",
     description="Queued runs end at once; a run under way ends when its node says that nothing of it is left.",
 )
 def cancel(request: HttpRequest, experiment_id: int) -> ExperimentOut:
+    return _change(request, experiment_id, services.cancel_experiment)
+
+
+@router.post(
+    "/experiments/{int:experiment_id}/pause",
+    response={200: ExperimentOut, STATE_ERRORS: ErrorBody},
+    summary="Start none of its queued runs until it is resumed",
+    description="Runs under way go on. The budget of time does not count the pause.",
+)
+def pause(request: HttpRequest, experiment_id: int) -> ExperimentOut:
+    return _change(request, experiment_id, services.pause_experiment)
+
+
+@router.post(
+    "/experiments/{int:experiment_id}/resume",
+    response={200: ExperimentOut, STATE_ERRORS: ErrorBody},
+    summary="Let its queued runs start again",
+)
+def resume(request: HttpRequest, experiment_id: int) -> ExperimentOut:
+    return _change(request, experiment_id, services.resume_experiment)
+
+
+@router.post(
+    "/experiments/{int:experiment_id}/clone",
+    response={200: ExperimentOut, 201: ExperimentOut, CLONE_ERRORS: ErrorBody},
+    summary="Submit it again, changed or not, as a new experiment",
+)
+def clone(
+    request: HttpRequest, experiment_id: int, body: CloneIn, idempotency_key: IdempotencyHeader = None
+) -> Status[ExperimentOut]:
     user = person(request)
-    services.cancel_experiment(user, selectors.get_experiment(user, experiment_id))
+    done = services.clone_experiment(
+        user,
+        selectors.get_experiment(user, experiment_id),
+        name=body.name,
+        changes=body.set,
+        document=body.document,
+        idempotency_key=idempotency_key,
+    )
+    return Status(201 if done.created else 200, _experiment(user, done.experiment.id))
+
+
+def _change(request: HttpRequest, experiment_id: int, change: Callable[[User, Experiment], None]) -> ExperimentOut:
+    user = person(request)
+    change(user, selectors.get_experiment(user, experiment_id))
     return _experiment(user, experiment_id)
 
 

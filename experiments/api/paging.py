@@ -35,8 +35,8 @@ class PageQuery(Schema):
     """The parameters of every list. A list's own query adds `sort` and its filters."""
 
     sort: str
-    cursor: str | None = Field(None, max_length=MAX_CURSOR, description="`next` of the page before.")
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
+    cursor: str | None = Field(default=None, max_length=MAX_CURSOR, description="`next` of the page before.")
+    limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
 
 
 @dataclass(frozen=True)

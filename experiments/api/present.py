@@ -12,6 +12,7 @@ from experiments.api.schemas import (
     ExperimentOut,
     ExperimentRef,
     RunInTrial,
+    RunItem,
     RunOut,
     TrialOut,
     TrialRef,
@@ -54,6 +55,9 @@ def _experiment_fields(experiment: Experiment, counts: dict[str, int]) -> dict[s
         "created_at": experiment.created_at,
         "ended_at": experiment.ended_at,
         "url": f"{settings.LAB_URL}/experiments/{experiment.id}/",
+        "priority": experiment.priority,
+        "cloned_from": experiment.cloned_from_id,
+        "deleted_at": experiment.deleted_at,
         "counts": counts,
     }
 
@@ -62,23 +66,35 @@ def run_in_trial(entry: RunOnNode) -> RunInTrial:
     return RunInTrial(**_run_fields(entry))
 
 
+def run_item(entry: RunOnNode) -> RunItem:
+    """The run, which must have its experiment and trial loaded."""
+    return RunItem(**_item_fields(entry))
+
+
 def run_out(entry: RunOnNode, attempts: list[Attempt], live: dict[str, Any] | None) -> RunOut:
     """The run, which must have its experiment and trial loaded."""
     run = entry.run
     return RunOut(
-        **_run_fields(entry),
-        experiment=ExperimentRef(id=run.experiment_id, name=run.experiment.name),
-        trial=TrialRef(id=run.trial_id, index=run.trial.index, settings=run.trial.settings),
-        phase=entry.phase,
-        created_at=run.created_at,
-        started_at=run.started_at,
-        ended_at=run.ended_at,
-        url=f"{settings.LAB_URL}/runs/{run.id}/",
+        **_item_fields(entry),
         summary=run.summary,
         spec=run.spec,
         attempts=[attempt_out(attempt) for attempt in attempts],
         live=live,
     )
+
+
+def _item_fields(entry: RunOnNode) -> dict[str, Any]:
+    run = entry.run
+    return {
+        **_run_fields(entry),
+        "experiment": ExperimentRef(id=run.experiment_id, name=run.experiment.name),
+        "trial": TrialRef(id=run.trial_id, index=run.trial.index, settings=run.trial.settings),
+        "phase": entry.phase,
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "url": f"{settings.LAB_URL}/runs/{run.id}/",
+    }
 
 
 def _run_fields(entry: RunOnNode) -> dict[str, Any]:

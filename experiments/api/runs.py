@@ -1,4 +1,4 @@
-"""REST for runs: one run with its results, its records page by page, and its cancelling."""
+"""REST for runs: the list, one run with its results, its records page by page, and its cancelling."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from ninja import Query, Router
 
 from experiments import selectors, services
 from experiments.api.auth import person
-from experiments.api.present import run_out
-from experiments.api.schemas import CANCEL_ERRORS, READ_ERRORS, ErrorBody, RecordPage, RunOut
+from experiments.api.listing import RunQuery, list_runs
+from experiments.api.present import run_item, run_out
+from experiments.api.schemas import CONTROL_ERRORS, READ_ERRORS, ErrorBody, RecordPage, RunOut, RunPage
 from labsite.accounts.models import User
 
 router = Router(tags=["runs"])
@@ -21,12 +22,18 @@ Number = Annotated[int | None, Query(ge=1, lt=2**31, description="Another attemp
 PAGED = {200: RecordPage, READ_ERRORS: ErrorBody}
 
 
+@router.get("/runs", response={200: RunPage, READ_ERRORS: ErrorBody}, summary="List")
+def list_all(request: HttpRequest, asked: Query[RunQuery]) -> RunPage:
+    page = list_runs(person(request), asked)
+    return RunPage(items=[run_item(entry) for entry in selectors.with_nodes(page.items)], next=page.next)
+
+
 @router.get("/runs/{int:run_id}", response={200: RunOut, READ_ERRORS: ErrorBody}, summary="Read")
 def read(request: HttpRequest, run_id: int) -> RunOut:
     return _run(person(request), run_id)
 
 
-@router.post("/runs/{int:run_id}/cancel", response={200: RunOut, CANCEL_ERRORS: ErrorBody}, summary="Cancel")
+@router.post("/runs/{int:run_id}/cancel", response={200: RunOut, CONTROL_ERRORS: ErrorBody}, summary="Cancel")
 def cancel(request: HttpRequest, run_id: int) -> RunOut:
     user = person(request)
     services.cancel_run(user, selectors.get_run(user, run_id))

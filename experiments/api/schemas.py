@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from ninja import Schema
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 
 class FieldFault(Schema):
@@ -22,12 +22,36 @@ class ErrorBody(Schema):
     errors: list[FieldFault] = []
 
 
-# Which errors an endpoint may answer; 401, 404 and 422 (a bad parameter) are everywhere.
-READ_ERRORS = frozenset({401, 404, 422})
+# Which errors an endpoint may answer; 401, 404, 422 (a bad parameter) and 429 (too many requests) are everywhere.
+READ_ERRORS = frozenset({401, 404, 422, 429})
 COMPARE_ERRORS = READ_ERRORS | {400}
-CANCEL_ERRORS = READ_ERRORS | {403}
-CHECK_ERRORS = frozenset({400, 401, 413, 415, 422})
+CONTROL_ERRORS = READ_ERRORS | {403}
+STATE_ERRORS = CONTROL_ERRORS | {409}
+EDIT_ERRORS = CONTROL_ERRORS | {400, 413}
+CLONE_ERRORS = EDIT_ERRORS | {409}
+CHECK_ERRORS = frozenset({400, 401, 413, 415, 422, 429})
 SUBMIT_ERRORS = CHECK_ERRORS | {403, 409}
+
+
+class StrictBody(Schema):
+    """A body whose unknown keys are refused, so that a misspelt one is not passed over, and whose types are meant."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class EditIn(StrictBody):
+    """What is left out stays as it is. The rules are those of the document."""
+
+    name: str | None = None
+    question: str | None = None
+    tags: list[str] | None = None
+    priority: int | None = Field(None, description="−100 to 100; queued runs of a higher priority go first.")
+
+
+class CloneIn(StrictBody):
+    name: str | None = None
+    set: dict[str, Any] | None = Field(None, description="Values by dotted path, put into the document.")
+    document: dict[str, Any] | None = Field(None, description="In place of the original's document.")
 
 
 class RunInTrial(Schema):
@@ -62,6 +86,9 @@ class ExperimentItem(Schema):
     created_at: datetime
     ended_at: datetime | None
     url: str
+    priority: int
+    cloned_from: int | None = Field(description="The experiment that it is a clone of.")
+    deleted_at: datetime | None
     counts: dict[str, int] = Field(description="Runs by state.")
 
 
@@ -71,9 +98,14 @@ class ExperimentOut(ExperimentItem):
     document: dict[str, Any] = Field(description="The document as it was sent.")
 
 
-class ExperimentPage(Schema):
+class PageOut(Schema):
+    next: str | None = Field(
+        description="Pass it as `cursor`, with the same sort, for the next page; null on the last."
+    )
+
+
+class ExperimentPage(PageOut):
     items: list[ExperimentItem]
-    next: int | None = Field(description="Pass it as `cursor` for the next page; null on the last.")
 
 
 class PlannedTrial(Schema):
@@ -115,7 +147,7 @@ class ExperimentRef(Schema):
     name: str
 
 
-class RunOut(RunInTrial):
+class RunItem(RunInTrial):
     experiment: ExperimentRef
     trial: TrialRef
     phase: str
@@ -123,6 +155,13 @@ class RunOut(RunInTrial):
     started_at: datetime | None
     ended_at: datetime | None
     url: str
+
+
+class RunPage(PageOut):
+    items: list[RunItem]
+
+
+class RunOut(RunItem):
     summary: dict[str, Any] | None = Field(
         description="Every figure as {value, unit, n, percentiles}, and the reasons in full."
     )

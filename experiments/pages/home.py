@@ -8,13 +8,16 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from experiments.api.listing import ExperimentQuery, list_experiments
+from experiments.api.paging import MAX_CURSOR
+from experiments.errors import BadParameter
 from experiments.models import RUN_ENDED, Experiment, Run, RunState
 from experiments.pages.access import person
 from experiments.selectors import (
     count_runs,
     current_runs,
-    experiments_before,
     readable_experiments,
+    recent_experiments,
     runs_on_nodes,
 )
 from experiments.waiting import explain_waiting
@@ -54,23 +57,20 @@ def _now(request: HttpRequest) -> dict[str, Any]:
         "under_way": runs_on_nodes(under_way[:20]),
         "queued": [{"run": run, "waiting": waiting[run.pk]} for run in next_up],
         "queued_count": queued.count(),
-        "recent": _rows(experiments_before(user, None, RECENT)[:RECENT]),
+        "recent": _rows(recent_experiments(user, RECENT)),
         "may_submit": projects_of(user, Role.RESEARCHER).exists(),
     }
 
 
 @login_required
 def experiment_list(request: HttpRequest) -> HttpResponse:
-    cursor = request.GET.get("before", "")
-    before = int(cursor) if cursor.isdecimal() and len(cursor) < 19 else None
-    found = experiments_before(person(request), before, PAGE_SIZE)
-    page = found[:PAGE_SIZE]
-    context = {
-        "section": "experiments",
-        "rows": _rows(page),
-        "older": page[-1].pk if len(found) > PAGE_SIZE else None,
-        "newer": bool(cursor),
-    }
+    user, cursor = person(request), request.GET.get("cursor", "")[:MAX_CURSOR]
+    try:
+        page = list_experiments(user, ExperimentQuery(cursor=cursor or None, limit=PAGE_SIZE))
+    except BadParameter:
+        # An address of another version, or one that was cut short, begins at the beginning.
+        page = list_experiments(user, ExperimentQuery(limit=PAGE_SIZE))
+    context = {"section": "experiments", "rows": _rows(page.items), "older": page.next, "newer": bool(cursor)}
     return render(request, "experiments/list.html", context)
 
 

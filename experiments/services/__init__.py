@@ -6,21 +6,35 @@ is still in the state it is meant to leave, so that of two changers one wins and
 
 from experiments.services.attempts import claim, confirm_ended, finish_attempt, lose_attempt
 from experiments.services.cancelling import cancel_experiment, cancel_run, stop_experiment
+from experiments.services.cloning import clone_document, clone_experiment
+from experiments.services.deleting import delete_experiment, purge_deleted, restore_experiment
+from experiments.services.editing import Edit, edit_experiment
+from experiments.services.pausing import pause_experiment, resume_experiment
 from experiments.services.placing import place_runs, request_placement
 from experiments.services.reaping import reap
-from experiments.services.submit import find_submission, submit_experiment
+from experiments.services.submit import Submission, submit_experiment, submit_once
 
 __all__ = [
+    "Edit",
+    "Submission",
     "cancel_experiment",
     "cancel_run",
     "claim",
+    "clone_document",
+    "clone_experiment",
     "confirm_ended",
-    "find_submission",
+    "delete_experiment",
+    "edit_experiment",
     "finish_attempt",
     "lose_attempt",
+    "pause_experiment",
     "place_runs",
+    "purge_deleted",
     "reap",
     "request_placement",
+    "restore_experiment",
+    "resume_experiment",
     "stop_experiment",
     "submit_experiment",
+    "submit_once",
 ]

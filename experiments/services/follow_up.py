@@ -9,7 +9,7 @@ import logging
 
 from django.utils import timezone
 
-from experiments.models import RUN_ENDED, Experiment, ExperimentState, Run
+from experiments.models import EXPERIMENT_OPEN, RUN_ENDED, Experiment, ExperimentState, Run
 from experiments.results import store_results
 from experiments.services.placing import place_runs
 
@@ -39,9 +39,9 @@ def keep_results(run_id: int) -> None:
 
 
 def settle_experiment(experiment_id: int) -> bool:
-    """ACTIVE → DONE when every run has ended. Looks after the commit of a run's end, so that of two last runs that
-    end together at least one sees both."""
+    """ACTIVE or PAUSED → DONE when every run has ended. Looks after the commit of a run's end, so that of two last
+    runs that end together at least one sees both."""
     if Run.objects.filter(experiment_id=experiment_id).exclude(state__in=RUN_ENDED).exists():
         return False
-    active = Experiment.objects.filter(pk=experiment_id, state=ExperimentState.ACTIVE)
-    return bool(active.update(state=ExperimentState.DONE, ended_at=timezone.now()))
+    unended = Experiment.objects.filter(pk=experiment_id, state__in=EXPERIMENT_OPEN)
+    return bool(unended.update(state=ExperimentState.DONE, ended_at=timezone.now()))

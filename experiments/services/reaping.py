@@ -23,6 +23,7 @@ from django.utils import timezone
 from experiments.lifecycle import Stop
 from experiments.models import (
     ATTEMPT_LIVE,
+    EXPERIMENT_OPEN,
     RUN_ENDED,
     Attempt,
     AttemptState,
@@ -47,6 +48,8 @@ UNCLAIMED_LIMIT_S = 120.0
 LEASE_OVER_S = LEASE_S + HEARTBEAT_S
 # A longer silence of the reaper itself is time in which nobody watched.
 WATCH_GAP_S = 10.0
+# the phase in which a node gets the model of its run
+FETCHING = "fetching"
 
 Row = TypeVar("Row")
 
@@ -103,20 +106,24 @@ def _lose_silent_nodes(now: dt.datetime, watching_since: dt.datetime) -> None:
 
 def _order_ends(now: dt.datetime) -> None:
     def end_late_run(attempt: Attempt) -> None:
+        # Its clock starts when the node has the model: a fetch that stalls ends by itself, on the node.
         limit_s = float(attempt.run.spec["time_limit_s"])
-        if attempt.claimed_at and (now - attempt.claimed_at).total_seconds() > limit_s:
+        since = attempt.fetched_at or attempt.claimed_at
+        if since and attempt.phase != FETCHING and (now - since).total_seconds() > limit_s:
             stop_run(attempt.run_id, Stop(RunState.FAILED, f"it ran longer than its time limit of {limit_s:g} s"))
 
-    def end_spent_experiment(row: tuple[int, float, dt.datetime]) -> None:
-        pk, limit_s, first_start = row
-        if (now - first_start).total_seconds() > float(limit_s):
+    def end_spent_experiment(row: tuple[int, float, dt.datetime, float]) -> None:
+        pk, limit_s, first_start, paused_s = row
+        if (now - first_start).total_seconds() - paused_s > float(limit_s):
             stop_experiment(pk, f"its budget of {float(limit_s):g} s is used up")
 
     running = Attempt.objects.filter(state=AttemptState.RUNNING, run__cancel_requested_at=None)
     _each(list(running.select_related("run")), end_late_run)
     active = Experiment.objects.filter(state=ExperimentState.ACTIVE).annotate(first_start=Min("runs__started_at"))
+    # A paused experiment's clock stands still: see services.pausing.
     started = active.exclude(first_start=None).order_by("pk")
-    _each(list(started.values_list("pk", "spec__budget__max_seconds", "first_start")), end_spent_experiment)
+    spent = started.values_list("pk", "spec__budget__max_seconds", "first_start", "paused_s")
+    _each(list(spent), end_spent_experiment)
 
 
 def _see_to_unclaimed(now: dt.datetime) -> None:
@@ -154,7 +161,7 @@ def _finish_interrupted(now: dt.datetime) -> None:
         list(cancelled.order_by("experiment_id").values_list("experiment_id", "experiment__reason")),
         lambda pair: stop_runs_of(*pair),
     )
-    over = Experiment.objects.filter(state=ExperimentState.ACTIVE).exclude(~Q(runs__state__in=RUN_ENDED))
+    over = Experiment.objects.filter(state__in=EXPERIMENT_OPEN).exclude(~Q(runs__state__in=RUN_ENDED))
     _each(list(over.values_list("pk", flat=True)), settle_experiment)
 
 

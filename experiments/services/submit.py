@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -14,6 +15,7 @@ from experiments.models import Experiment, IdempotencyKey, Run, Trial
 from experiments.provenance import code_revision
 from experiments.services.feasibility import check_feasible
 from experiments.services.placing import request_placement
+from labsite.accounts.audit import record
 from labsite.accounts.models import Project, Role, User
 from labsite.accounts.permissions import require
 from runners import models as registry
@@ -21,59 +23,86 @@ from runners.matrix import Cell, Plan, PlannedRun, plan_experiment
 from runners.spec import ModelRef, RunSpec
 
 
+@dataclass(frozen=True)
+class Submission:
+    """`created` is false where the same request had made the experiment before."""
+
+    experiment: Experiment
+    created: bool
+
+
 def submit_experiment(
     user: User, project: Project, document: Mapping[str, Any], idempotency_key: str | None = None
 ) -> Experiment:
+    """The experiment of `submit_once`, for who need not know whether it is new."""
+    return submit_once(user, project, document, idempotency_key).experiment
+
+
+def submit_once(
+    user: User,
+    project: Project,
+    document: Mapping[str, Any],
+    idempotency_key: str | None = None,
+    *,
+    cloned_from: Experiment | None = None,
+) -> Submission:
     """Stores the experiment and queues its runs; the same key and document again give the same experiment.
 
     Raises AccessDenied, SpecError with every fault found, IdempotencyConflict.
     """
     require(user, project, Role.RESEARCHER, "submitting an experiment")
-    earlier = find_submission(user, project, document, idempotency_key)
+    digest = _digest(project, document, cloned_from)
+    earlier = _find_submission(user, digest, idempotency_key)
     if earlier:
-        return earlier
+        return Submission(earlier, created=False)
     plan = plan_experiment(document)
     check_feasible(plan, project)
     try:
         with transaction.atomic():
-            experiment = _store(user, project, document, plan)
+            experiment = _store(user, project, document, plan, cloned_from)
             if idempotency_key:
-                IdempotencyKey.objects.create(
-                    user=user,
-                    key=idempotency_key,
-                    body_digest=_digest(project, document),
-                    experiment=experiment,
-                )
+                IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, experiment=experiment)
+            _tell(user, experiment, len(plan.runs))
             transaction.on_commit(request_placement)
     except IntegrityError:
         # Another request with this key was first; ours is rolled back.
-        winner = find_submission(user, project, document, idempotency_key)
+        winner = _find_submission(user, digest, idempotency_key)
         if winner is None:
             raise
-        return winner
-    return experiment
+        return Submission(winner, created=False)
+    return Submission(experiment, created=True)
 
 
-def find_submission(
-    user: User, project: Project, document: Mapping[str, Any], idempotency_key: str | None
-) -> Experiment | None:
+def _find_submission(user: User, digest: str, idempotency_key: str | None) -> Experiment | None:
     """The experiment that this key has already made. Raises IdempotencyConflict where it was for another document."""
     if not idempotency_key:
         return None
     held = IdempotencyKey.objects.select_related("experiment").filter(user=user, key=idempotency_key).first()
     if held is None:
         return None
-    if held.body_digest != _digest(project, document):
+    if held.body_digest != digest:
         raise IdempotencyConflict(idempotency_key, held.experiment_id)
+    if held.experiment.deleted_at:
+        raise IdempotencyConflict(idempotency_key, held.experiment_id, "which is deleted")
     return held.experiment
 
 
-def _digest(project: Project, document: Mapping[str, Any]) -> str:
-    text = json.dumps([project.pk, document], sort_keys=True, default=str)
+def _tell(user: User, experiment: Experiment, runs: int) -> None:
+    if experiment.cloned_from_id:
+        record(user, "experiment.clone", experiment, runs=runs, cloned_from=experiment.cloned_from_id)
+    else:
+        record(user, "experiment.submit", experiment, runs=runs)
+
+
+def _digest(project: Project, document: Mapping[str, Any], cloned_from: Experiment | None) -> str:
+    said: list[Any] = [project.pk, document] + ([cloned_from.pk] if cloned_from else [])
+    text = json.dumps(said, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _store(user: User, project: Project, document: Mapping[str, Any], plan: Plan) -> Experiment:
+def _store(
+    user: User, project: Project, document: Mapping[str, Any], plan: Plan, cloned_from: Experiment | None
+) -> Experiment:
     experiment = Experiment.objects.create(
         project=project,
         owner=user,
@@ -82,6 +111,7 @@ def _store(user: User, project: Project, document: Mapping[str, Any], plan: Plan
         tags=list(plan.spec.tags),
         document=document,
         spec=plan.spec.model_dump(mode="json"),
+        cloned_from=cloned_from,
     )
     trials = Trial.objects.bulk_create(
         Trial(experiment=experiment, index=cell.index, settings=cell.settings) for cell in plan.cells

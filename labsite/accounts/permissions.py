@@ -51,16 +51,19 @@ def require(user: Person, project: Project, needs: Role, what: str = "this") -> 
     return has
 
 
-def require_cancel(user: Person, project: Project, owner_id: int) -> None:
-    """A researcher cancels his own work, an operator anyone's. Raises NotAMember or RoleTooLow."""
+def require_control(user: Person, project: Project, owner_id: int, verb: str) -> Role:
+    """A researcher controls his own experiments (cancels, pauses, edits, deletes them), an operator anyone's.
+
+    `verb` says in the message what was tried. Raises NotAMember or RoleTooLow.
+    """
     own = user.pk == owner_id
     needs = Role.RESEARCHER if own else Role.OPERATOR
-    require(user, project, needs, "cancelling your own work" if own else "cancelling another's work")
+    return require(user, project, needs, f"{verb} your own work" if own else f"{verb} another's work")
 
 
-def may_cancel(user: Person, project: Project, owner_id: int) -> bool:
+def may_control(user: Person, project: Project, owner_id: int) -> bool:
     try:
-        require_cancel(user, project, owner_id)
+        require_control(user, project, owner_id, "changing")
     except AccessDenied:
         return False
     return True

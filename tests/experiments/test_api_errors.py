@@ -44,7 +44,7 @@ def test_a_crash_is_a_500_that_tells_nothing_of_its_inside(
     def crash(*_: object) -> None:
         raise RuntimeError("secret inside")
 
-    monkeypatch.setattr(selectors, "experiments_before", crash)
+    monkeypatch.setattr(selectors, "readable_experiments", crash)
     answer = caller.get("/experiments")
     refused(answer, 500)
     assert b"secret" not in answer.content

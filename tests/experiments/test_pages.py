@@ -161,14 +161,14 @@ def test_the_list_pages_through_older_experiments(browser, project, researcher):
     first = text_of(browser.get("/experiments/"))
     assert "number 30" in first
     assert "number 0<" not in first
-    older = re.search(r"\?before=(\d+)", first)
+    older = re.search(r'\?cursor=([^"]+)"', first)
     assert older
-    assert "number 0<" in text_of(browser.get(f"/experiments/?before={older[1]}"))
+    assert "number 0<" in text_of(browser.get(f"/experiments/?cursor={older[1]}"))
 
 
 @pytest.mark.parametrize("cursor", ["-1", "x", "9" * 5000, "٣"])
 def test_a_hostile_list_address_gives_a_page(browser, cursor):
-    assert browser.get(f"/experiments/?before={cursor}").status_code == 200
+    assert browser.get(f"/experiments/?cursor={cursor}").status_code == 200
 
 
 def test_names_from_people_are_escaped_everywhere(browser, project, researcher):

@@ -10,10 +10,10 @@ from labsite.accounts.permissions import (
     NotAMember,
     RoleTooLow,
     has_role_anywhere,
-    may_cancel,
+    may_control,
     projects_of,
     require,
-    require_cancel,
+    require_control,
     role_in,
 )
 
@@ -95,15 +95,15 @@ def test_projects_are_listed_by_the_role_held_in_them(project: Project) -> None:
 )
 def test_who_cancels_what(project: Project, role: Role, own: bool, anothers: bool) -> None:
     user, other = member(project, role), member(project, Role.RESEARCHER)
-    assert may_cancel(user, project, user.pk) is own
-    assert may_cancel(user, project, other.pk) is anothers
+    assert may_control(user, project, user.pk) is own
+    assert may_control(user, project, other.pk) is anothers
     if not anothers:
         with pytest.raises(RoleTooLow, match="cancelling another's work"):
-            require_cancel(user, project, other.pk)
+            require_control(user, project, other.pk, "cancelling")
 
 
 def test_one_who_left_the_project_cancels_not_even_his_own(project: Project) -> None:
     user = member(project, Role.RESEARCHER)
     Membership.objects.all().delete()
     with pytest.raises(NotAMember):
-        require_cancel(user, project, user.pk)
+        require_control(user, project, user.pk, "cancelling")
