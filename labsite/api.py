@@ -7,7 +7,7 @@ from typing import Any
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 
-from experiments.api import catalog, compare, experiments, exports, node, runs
+from experiments.api import account, audit, catalog, compare, experiments, exports, node, runs, webhooks
 from experiments.api.auth import PersonAuth
 from hardware.api import router as join_router
 from labsite.api_errors import handle_errors
@@ -44,6 +44,9 @@ api.add_router("", experiments.router)
 api.add_router("", runs.router)
 api.add_router("", compare.router)
 api.add_router("", exports.router)
+api.add_router("", webhooks.router)
 api.add_router("", catalog.router)
+api.add_router("", account.router)
+api.add_router("", audit.router)
 api.add_router("/node", join_router)
 api.add_router("/node", node.router)

@@ -22,6 +22,7 @@ from experiments.errors import BadParameter, ExperimentError, IdempotencyConflic
 from experiments.selectors import ProjectUnclear
 from hardware.errors import HardwareError
 from labsite.accounts.permissions import AccessDenied, NotAMember
+from labsite.accounts.tokens import TokenRefused
 from runners.document import SpecError, TextError
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ def answer_for(error: Exception) -> JsonResponse:
             return error_response(400, str(error), one_error("project", str(error), error.allowed))
         case IdempotencyConflict():
             return error_response(409, str(error), one_error("Idempotency-Key", str(error)))
-        case BadParameter():
+        case BadParameter() | TokenRefused():
             return error_response(422, str(error), one_error(error.field, error.message, error.allowed))
         case ExperimentError():
             return error_response(409, str(error))

@@ -65,7 +65,7 @@ class WholeLab:
         self.wait(lambda: "ready at" in self.said or self.process.poll() is not None, START_S)
         assert "ready at" in self.said, self.said
         # A node that still has a run from before is busy at once.
-        self.wait(lambda: {node["state"] for node in self.get("/nodes")} <= {"online", "busy"})
+        self.wait(lambda: {node["state"] for node in self.get("/nodes")["items"]} <= {"online", "busy"})
 
     def end(self, within_s: float) -> None:
         """SIGTERM, and the time it may take from there."""

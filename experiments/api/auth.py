@@ -12,8 +12,8 @@ from ninja.errors import HttpError
 from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 
+from labsite.accounts.bearer import presented_token
 from labsite.accounts.models import User
-from labsite.accounts.tokens import authenticate_token
 
 
 class PersonAuth(HttpBearer):
@@ -32,7 +32,8 @@ class PersonAuth(HttpBearer):
         return request.user
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
-        return authenticate_token(token)
+        found = presented_token(request)
+        return found.user if found else None
 
 
 def person(request: HttpRequest) -> User:

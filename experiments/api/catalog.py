@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Literal
 
+from django.db.models import Q
 from django.http import HttpRequest
-from ninja import Path, Router
+from ninja import Path, Query, Router
+from pydantic import Field
 
 from experiments import selectors
 from experiments.api.auth import person
-from experiments.api.schemas import READ_ERRORS, ChipOut, ErrorBody, ModelOut, NodeOut
-from hardware.models import Chip, Node
+from experiments.api.listing import Text, given
+from experiments.api.paging import PageQuery, read_page
+from experiments.api.schemas import READ_ERRORS, ChipOut, ChipPage, ErrorBody, ModelOut, NodeOut, NodePage
+from hardware.models import Chip, Node, NodeKind, NodeState
 from hardware.selectors import current_chips, nodes_visible_to
 from labsite.accounts.models import User
 from runners.models import REGISTRY
@@ -21,10 +25,40 @@ router = Router(tags=["catalog"])
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 
 
-@router.get("/nodes", response={200: list[NodeOut], READ_ERRORS: ErrorBody}, summary="Nodes of your projects")
-def list_nodes(request: HttpRequest) -> list[NodeOut]:
+class NodeQuery(PageQuery):
+    sort: Literal["name", "-name", "last_seen_at", "-last_seen_at", "usd_per_hour", "-usd_per_hour"] = "name"
+    search: Text | None = Field(default=None, description="A part of the name or slug.")
+    state: NodeState | None = None
+    kind: NodeKind | None = None
+    chip: Text | None = Field(default=None, description="Chip id.")
+    project: Text | None = Field(default=None, description="Slug; only the nodes of that project alone.")
+
+
+class ChipQuery(PageQuery):
+    sort: Literal["name", "-name", "chip_id", "-chip_id", "vendor", "-vendor"] = "name"
+    search: Text | None = Field(default=None, description="A part of the name or chip id.")
+    vendor: Text | None = None
+    kind: Text | None = None
+
+
+NODE_COLUMNS = {"name": "name", "last_seen_at": "last_seen_at", "usd_per_hour": "usd_per_hour"}
+CHIP_COLUMNS = {"name": "name", "chip_id": "chip_id", "vendor": "vendor"}
+
+
+@router.get("/nodes", response={200: NodePage, READ_ERRORS: ErrorBody}, summary="Nodes of your projects")
+def list_nodes(request: HttpRequest, asked: Query[NodeQuery]) -> NodePage:
     user = person(request)
-    return _nodes_out(nodes_visible_to(user).order_by("name"), user)
+    conditions = {
+        "state": asked.state,
+        "kind": asked.kind,
+        "chip__chip_id": asked.chip,
+        "project__slug": asked.project,
+    }
+    rows = nodes_visible_to(user).filter(**given(conditions))
+    if asked.search:
+        rows = rows.filter(Q(name__icontains=asked.search) | Q(slug__icontains=asked.search))
+    page = read_page(rows, NODE_COLUMNS, asked)
+    return NodePage(items=_nodes_out(page.items, user), next=page.next)
 
 
 @router.get("/nodes/{slug}", response={200: NodeOut, READ_ERRORS: ErrorBody}, summary="One node")
@@ -33,9 +67,13 @@ def read_node(request: HttpRequest, slug: Name) -> NodeOut:
     return _nodes_out([nodes_visible_to(user).get(slug=slug)], user)[0]
 
 
-@router.get("/chips", response={200: list[ChipOut], READ_ERRORS: ErrorBody}, summary="The chip catalog")
-def list_chips(request: HttpRequest) -> list[ChipOut]:
-    return [_chip_out(chip) for chip in current_chips()]
+@router.get("/chips", response={200: ChipPage, READ_ERRORS: ErrorBody}, summary="The chip catalog")
+def list_chips(request: HttpRequest, asked: Query[ChipQuery]) -> ChipPage:
+    rows = current_chips().filter(**given({"vendor": asked.vendor, "kind": asked.kind}))
+    if asked.search:
+        rows = rows.filter(Q(name__icontains=asked.search) | Q(chip_id__icontains=asked.search))
+    page = read_page(rows, CHIP_COLUMNS, asked)
+    return ChipPage(items=[_chip_out(chip) for chip in page.items], next=page.next)
 
 
 @router.get("/chips/{chip_id}", response={200: ChipOut, READ_ERRORS: ErrorBody}, summary="One chip, current version")

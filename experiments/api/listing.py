@@ -6,6 +6,7 @@ The queries are the parameters of the REST lists; the pages ask by the same ones
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from django.contrib.postgres.search import SearchQuery
@@ -57,7 +58,7 @@ class RunQuery(PageQuery):
 def list_experiments(user: User, asked: ExperimentQuery) -> Page[Experiment]:
     """A page of the user's experiments, without their documents. Raises BadParameter."""
     mine = selectors.deleted_experiments(user) if asked.deleted else selectors.readable_experiments(user)
-    conditions: dict[str, object | None] = {
+    conditions: dict[str, object] = {
         "state": asked.state,
         "tags__contains": [asked.tag] if asked.tag else None,
         "owner__username": asked.owner,
@@ -66,7 +67,7 @@ def list_experiments(user: User, asked: ExperimentQuery) -> Page[Experiment]:
         "created_at__gt": asked.created_after,
         "created_at__lt": asked.created_before,
     }
-    rows = mine.filter(**_given(conditions)).defer("spec", "document")
+    rows = mine.filter(**given(conditions)).defer("spec", "document")
     if asked.model:
         rows = rows.filter(Q(spec__model=asked.model) | Q(spec__matrix__model__contains=[asked.model]))
     if asked.search:
@@ -76,17 +77,17 @@ def list_experiments(user: User, asked: ExperimentQuery) -> Page[Experiment]:
 
 def list_runs(user: User, asked: RunQuery) -> Page[Run]:
     """A page of the user's runs with their experiments and trials, without their specs. Raises BadParameter."""
-    conditions: dict[str, object | None] = {
+    conditions: dict[str, object] = {
         "experiment_id": asked.experiment,
         "state": asked.state,
         "valid": asked.valid,
         "spec__model__name": asked.model,
     }
-    rows = selectors.readable_runs(user).filter(**_given(conditions))
+    rows = selectors.readable_runs(user).filter(**given(conditions))
     if asked.search:
         found = matching(selectors.readable_experiments(user), asked.search)
         rows = rows.filter(experiment__in=found.order_by().values("pk"))
-    latest = _given({"node__slug": asked.node, "node__kind": _kind(asked.modelled)})
+    latest = given({"node__slug": asked.node, "node__kind": _kind(asked.modelled)})
     if latest:
         attempts = Attempt.objects.filter(run=OuterRef("pk"), number=OuterRef("attempts_made"))
         rows = rows.filter(Exists(attempts.filter(**latest)))
@@ -107,7 +108,8 @@ def _quoted(word: str) -> str:
     return "'" + re.sub(r"(['\\])", r"\1\1", word) + "'"
 
 
-def _given(conditions: dict[str, object | None]) -> dict[str, object]:
+def given(conditions: Mapping[str, object]) -> dict[str, object]:
+    """The conditions of a filter that were asked for."""
     return {name: value for name, value in conditions.items() if value is not None}
 
 

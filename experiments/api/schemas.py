@@ -113,11 +113,29 @@ class PlannedTrial(Schema):
     settings: dict[str, Any]
 
 
+class WarningOut(Schema):
+    """Allowed, but likely to waste time or to end without a verdict."""
+
+    field: str
+    message: str
+
+
+class EstimateOut(Schema):
+    """From the first run's start to the last one's end, by past runs; `low` and `high` are their quartiles."""
+
+    seconds: float
+    low: float
+    high: float
+    basis: str = Field(description="Which past runs it rests on.")
+
+
 class ValidationOut(Schema):
     valid: bool
     errors: list[FieldFault]
     trials: list[PlannedTrial]
     runs: int = Field(description="How many runs the document stands for.")
+    warnings: list[WarningOut] = []
+    estimate: EstimateOut | None = Field(None, description="Null where no past run resembles these.")
 
 
 class AttemptOut(Schema):
@@ -212,6 +230,65 @@ class ModelOut(Schema):
     sha256: str
     shape: dict[str, Any]
     nodes: list[str] = Field(description="Nodes that already hold the file.")
+
+
+class NodePage(PageOut):
+    items: list[NodeOut]
+
+
+class ChipPage(PageOut):
+    items: list[ChipOut]
+
+
+class MembershipOut(Schema):
+    slug: str
+    name: str
+    role: str
+
+
+class TokenOut(Schema):
+    id: int
+    name: str
+    prefix: str = Field(description="How the token begins; the rest is kept nowhere.")
+    created_at: datetime
+    last_used_at: datetime | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewTokenOut(TokenOut):
+    token: str = Field(description="The token itself, shown this once.")
+
+
+class TokenPage(PageOut):
+    items: list[TokenOut]
+
+
+class Me(Schema):
+    username: str
+    is_superuser: bool = Field(description="An admin in every project.")
+    theme: str
+    time_zone: str
+    projects: list[MembershipOut]
+    token: TokenOut | None = Field(description="The token that asks; null for a session.")
+
+
+class AuditEntryOut(Schema):
+    id: int
+    at: datetime
+    actor: str | None = Field(description="User name, also of one since deleted; null where the lab itself did it.")
+    action: str
+    object_type: str
+    object_id: str
+    object_name: str
+    project: str | None
+    via: str = Field(description="page, api, admin, node or system.")
+    address: str | None
+    detail: dict[str, Any]
+
+
+class AuditPage(PageOut):
+    items: list[AuditEntryOut]
 
 
 class ComparedRun(Schema):

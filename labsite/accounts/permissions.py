@@ -79,5 +79,13 @@ def projects_of(user: Person, at_least: Role = Role.VIEWER) -> QuerySet[Project]
     return Project.objects.filter(pk__in=held)
 
 
+def roles_of(user: User) -> list[tuple[Project, Role]]:
+    """The user's projects, by name, with his role in each."""
+    if user.is_superuser:
+        return [(project, Role.ADMIN) for project in Project.objects.order_by("name")]
+    held = Membership.objects.filter(user=user).select_related("project").order_by("project__name")
+    return [(membership.project, Role(membership.role)) for membership in held]
+
+
 def has_role_anywhere(user: Person, at_least: Role) -> bool:
     return projects_of(user, at_least).exists()

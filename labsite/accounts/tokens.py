@@ -11,12 +11,16 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 
-from django.db.models import Q
+from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from labsite.accounts.audit import record
 from labsite.accounts.models import ApiToken, User
+from labsite.accounts.permissions import Person
 
 PREFIX = "lab_"
+NAME_LENGTH = 100
 # `last_used_at` tells a person which tokens are in use; a write per request would be load without a reader.
 LAST_USED_STEP = dt.timedelta(minutes=1)
 
@@ -33,30 +37,67 @@ def digest_of(plain: str) -> str:
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def create_token(user: User, name: str, expires_at: dt.datetime | None = None) -> NewToken:
+class TokenRefused(Exception):
+    """The token can't be made so: which field, why, and what could."""
+
+    retry = False
+
+    def __init__(self, field: str, message: str, allowed: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+        self.allowed = allowed
+
+
+@transaction.atomic
+def create_token(user: User, name: str, expires_at: dt.datetime | None = None, *, by: Person | None = None) -> NewToken:
+    """A token for the user, made `by` himself where nobody else is named. Raises TokenRefused."""
+    if not 1 <= len(name) <= NAME_LENGTH or not name.isprintable():
+        raise TokenRefused("name", "this is no name for a token", f"1 to {NAME_LENGTH} printable characters")
+    if expires_at is not None and expires_at <= timezone.now():
+        raise TokenRefused("expires_at", "the token would have expired already", "a time to come")
     plain = PREFIX + secrets.token_urlsafe(32)
-    record = ApiToken.objects.create(
+    made = ApiToken.objects.create(
         user=user, name=name, prefix=plain[:12], digest=digest_of(plain), expires_at=expires_at
     )
-    return NewToken(record, plain)
+    until = expires_at.isoformat() if expires_at else None
+    record(by or user, "token.create", made, name=name, owner=user.get_username(), expires_at=until)
+    return NewToken(made, plain)
+
+
+def tokens_of(user: User, *, live: bool | None = None) -> QuerySet[ApiToken]:
+    """The user's tokens; with `live`, those that open something now, or those that do not."""
+    own = ApiToken.objects.filter(user=user)
+    if live is None:
+        return own
+    return own.filter(_opening()) if live else own.exclude(_opening())
+
+
+def find_token(plain: str) -> ApiToken | None:
+    """The token with its active user; None for one unknown, revoked or expired."""
+    token = (
+        ApiToken.objects.select_related("user")
+        .filter(_opening(), digest=digest_of(plain), user__is_active=True)
+        .first()
+    )
+    now = timezone.now()
+    if token and (token.last_used_at is None or now - token.last_used_at > LAST_USED_STEP):
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
 
 
 def authenticate_token(plain: str) -> User | None:
     """The active user whose token this is; None for one unknown, revoked or expired."""
-    now = timezone.now()
-    token = (
-        ApiToken.objects.select_related("user")
-        .filter(Q(expires_at=None) | Q(expires_at__gt=now))
-        .filter(digest=digest_of(plain), revoked_at=None, user__is_active=True)
-        .first()
-    )
-    if token is None:
-        return None
-    if token.last_used_at is None or now - token.last_used_at > LAST_USED_STEP:
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-    return token.user
+    token = find_token(plain)
+    return token.user if token else None
 
 
-def revoke_token(token: ApiToken) -> None:
+def _opening() -> Q:
+    return Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
+
+
+@transaction.atomic
+def revoke_token(token: ApiToken, *, by: Person | None = None) -> None:
     """From now on the token opens nothing. Revoking twice keeps the first time."""
-    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+    if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
+        record(by or token.user, "token.revoke", token, name=token.name, owner=token.user.get_username())

@@ -34,7 +34,7 @@ def test_nodes_are_those_of_ones_projects_and_of_all(caller: Caller, project: Pr
     ready_node("own", project=project)
     ready_node("open")
     ready_node("foreign", project=team())
-    assert [node["slug"] for node in caller.get("/nodes").json()] == ["open", "own"]
+    assert [node["slug"] for node in caller.get("/nodes").json()["items"]] == ["open", "own"]
     assert caller.get("/nodes/own").json()["project"] == project.slug
     refused(caller.get("/nodes/foreign"), 404)
     refused(caller.get("/nodes/nowhere"), 404)
@@ -64,7 +64,7 @@ def test_a_nodes_secrets_are_not_told(caller: Caller) -> None:
 
 
 def test_chips_come_with_their_figures_and_sources(caller: Caller) -> None:
-    listed = caller.get("/chips").json()
+    listed = caller.get("/chips").json()["items"]
     assert "h100-sxm" in [chip["chip_id"] for chip in listed]
     chip = caller.get("/chips/h100-sxm").json()
     assert chip["record"]["memory"]["bandwidth_bytes_per_s"] > 0

@@ -7,8 +7,8 @@ import datetime as dt
 import pytest
 from django.utils import timezone
 
-from labsite.accounts.models import ApiToken, User
-from labsite.accounts.tokens import authenticate_token, create_token, revoke_token
+from labsite.accounts.models import ApiToken, AuditEntry, User
+from labsite.accounts.tokens import TokenRefused, authenticate_token, create_token, revoke_token
 
 pytestmark = pytest.mark.django_db
 
@@ -42,7 +42,9 @@ def test_a_wrong_token_stands_for_nobody(user: User, wrong: str) -> None:
 
 def test_an_expired_token_stands_for_nobody(user: User) -> None:
     now = timezone.now()
-    assert authenticate_token(create_token(user, "old", now - dt.timedelta(seconds=1)).plain) is None
+    old = create_token(user, "old", now + dt.timedelta(hours=1))
+    ApiToken.objects.filter(pk=old.record.pk).update(expires_at=now - dt.timedelta(seconds=1))
+    assert authenticate_token(old.plain) is None
     assert authenticate_token(create_token(user, "new", now + dt.timedelta(hours=1)).plain) == user
 
 
@@ -71,3 +73,26 @@ def test_its_last_use_is_written_at_most_once_a_minute(user: User) -> None:
     ApiToken.objects.update(last_used_at=first - dt.timedelta(minutes=2))
     authenticate_token(new.plain)
     assert ApiToken.objects.get().last_used_at != first - dt.timedelta(minutes=2)
+
+
+def test_a_token_that_would_have_expired_already_is_refused(user: User) -> None:
+    with pytest.raises(TokenRefused, match="expired already"):
+        create_token(user, "old", timezone.now())
+    assert not ApiToken.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 101, "a\x00b", "a\nb", "\u202eabc"])
+def test_a_name_that_can_not_be_shown_is_refused(user: User, name: str) -> None:
+    with pytest.raises(TokenRefused, match="no name for a token"):
+        create_token(user, name)
+
+
+def test_making_and_revoking_a_token_is_on_record(user: User) -> None:
+    boss = User.objects.create_superuser("boss")
+    new = create_token(user, "laptop", by=boss)
+    revoke_token(new.record)
+    revoke_token(new.record)
+    made, revoked = AuditEntry.objects.order_by("id")
+    assert (made.username, made.action, made.detail["owner"]) == ("boss", "token.create", user.username)
+    assert (revoked.username, revoked.action, revoked.object_id) == (user.username, "token.revoke", str(new.record.pk))
+    assert new.plain not in str([made.detail, revoked.detail, made.object_name])
