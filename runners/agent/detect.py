@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from runners.agent.cgroup import cpu_quota_cores, memory_limit_bytes
+from runners.cgroup import cpu_quota_cores, memory_limit_bytes
 
 INSTRUCTION_SETS = (
     "sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni",

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from runners.agent import cgroup
+from runners import cgroup
 from runners.processes import LAB_MARK
 
 SCAN_S = 1.0

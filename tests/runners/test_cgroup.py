@@ -1,10 +1,10 @@
-"""runners.agent.cgroup on the files of both versions, as kernels write them."""
+"""runners.cgroup on the files of both versions, as kernels write them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from runners.agent.cgroup import cpu_quota_cores, memory_limit_bytes, throttling
+from runners.cgroup import cpu_quota_cores, memory_headroom_bytes, memory_limit_bytes, throttling
 
 
 def write(root: Path, **files: str) -> None:
@@ -61,3 +61,27 @@ def test_a_system_without_cgroups_has_no_limits(tmp_path: Path) -> None:
     assert cpu_quota_cores(tmp_path, "") is None
     assert memory_limit_bytes(tmp_path, "") is None
     assert throttling(tmp_path, "") is None
+
+
+def test_headroom_is_the_least_limit_less_use_without_file_cache(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        cgroup_dot_controllers="memory\n",
+        pod__memory_dot_max="1000\n",
+        pod__memory_dot_current="900\n",
+        pod__memory_dot_stat="anon 500\ninactive_file 300\nactive_file 50\n",
+        pod__box__memory_dot_max="700\n",
+        pod__box__memory_dot_current="100\n",
+    )
+    assert memory_headroom_bytes(tmp_path, "0::/pod/box\n") == 450
+    assert memory_headroom_bytes(tmp_path, "0::/elsewhere\n") is None
+
+
+def test_headroom_in_version_1_counts_the_whole_trees_cache(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        memory__box__memory_dot_limit_in_bytes="1000\n",
+        memory__box__memory_dot_usage_in_bytes="800\n",
+        memory__box__memory_dot_stat="inactive_file 0\ntotal_inactive_file 200\ntotal_active_file 100\n",
+    )
+    assert memory_headroom_bytes(tmp_path, "5:memory:/box\n") == 500

@@ -36,6 +36,21 @@ def memory_limit_bytes(root: Path = ROOT, membership: str | None = None) -> int 
     return min(limits, default=None)
 
 
+def memory_headroom_bytes(root: Path = ROOT, membership: str | None = None) -> int | None:
+    """What this process's cgroups still let it take: the limit less what is in use, but for file cache, which gives
+    way. The least of those with a limit."""
+    rooms = []
+    for folder in _folders("memory", root, membership):
+        limit = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
+        used = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes")
+        if limit.isdigit() and used.isdigit() and int(limit) < NO_LIMIT_BYTES:
+            stat = dict(line.split() for line in _read(folder / "memory.stat").splitlines())
+            prefix = "total_" if "total_inactive_file" in stat else ""
+            cache = sum(int(stat.get(f"{prefix}{each}_file", 0)) for each in ("inactive", "active"))
+            rooms.append(max(int(limit) - max(int(used) - cache, 0), 0))
+    return min(rooms, default=None)
+
+
 def throttling(root: Path = ROOT, membership: str | None = None) -> dict[str, float] | None:
     """Scheduler periods of this process's cgroup under a quota, those in which it was held back, and for how long,
     since the cgroup began."""
