@@ -6,6 +6,7 @@ Rules and state changes are in experiments.services.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated
 
 from django.http import HttpRequest
@@ -27,13 +28,16 @@ from experiments.api.schemas import (
     CloneIn,
     EditIn,
     ErrorBody,
+    EstimateOut,
     ExperimentOut,
     ExperimentPage,
     FieldFault,
     PlannedTrial,
     ValidationOut,
+    WarningOut,
 )
 from experiments.models import Experiment
+from experiments.preview import preview
 from experiments.services.feasibility import check_feasible
 from labsite.accounts.models import User
 from runners.document import SpecError
@@ -80,8 +84,15 @@ def validate(request: HttpRequest, project: ProjectSlug = None) -> ValidationOut
     except SpecError as error:
         faults = [FieldFault(**one.as_dict()) for one in error.errors]
         return ValidationOut(valid=False, errors=faults, trials=[], runs=0)
-    trials = [PlannedTrial(index=cell.index, settings=cell.settings) for cell in plan.cells]
-    return ValidationOut(valid=True, errors=[], trials=trials, runs=len(plan.runs))
+    ahead = preview(plan, space)
+    return ValidationOut(
+        valid=True,
+        errors=[],
+        trials=[PlannedTrial(index=cell.index, settings=cell.settings) for cell in plan.cells],
+        runs=len(plan.runs),
+        warnings=[WarningOut(**asdict(warning)) for warning in ahead.warnings],
+        estimate=EstimateOut(**asdict(ahead.estimate)) if ahead.estimate else None,
+    )
 
 
 @router.get("/experiments", response={200: ExperimentPage, READ_ERRORS: ErrorBody}, summary="List")

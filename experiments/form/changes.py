@@ -60,7 +60,7 @@ def _typed(value: str, about: Setting) -> Any:
     for choice in about.choices:
         if _as_text(choice) == value.strip():
             return choice
-    if about.kinds & {"integer", "number"} or about.only_choices:
+    if about.takes_numbers or about.only_choices:
         return scalar(value)
     return value
 
@@ -179,7 +179,8 @@ def _forget(path: str, document: Document, values: list[Any]) -> list[Change]:
 
 
 def _add_axis(rest: str, value: str, document: Document) -> list[Change]:
-    """An axis over a path, with values to start from: all of few choices, else the present value and its double."""
+    """An axis over a path, with values to start from: all choices, or the present number and its double (its half,
+    where the double is too large)."""
     if not value:
         return []
     return [Change(("matrix", value), start_values(setting(value, document), read(document, value)))]
@@ -190,7 +191,9 @@ def start_values(about: Setting, present: Any) -> list[Any]:
         return list(about.choices)
     value = about.default if present is None else present
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return [value, value * 2] if value else [value, 1]
+        shrinks = value * 2 > about.most or about.path.rpartition(".")[2].startswith("min_")
+        other = (value // 2 if isinstance(value, int) else value / 2) if shrinks else value * 2
+        return [value, other if value else 1]
     return [value] if value is not None else [1]
 
 

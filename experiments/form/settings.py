@@ -5,6 +5,7 @@ So that a setting that the types gain is on the form without a word here. How se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,16 +20,18 @@ SCALARS = {"string", "integer", "number", "boolean"}
 
 @dataclass(frozen=True)
 class Setting:
-    """`choices` are all that is allowed, or, where numbers are too, the words; `kinds` are JSON's type names."""
+    """`choices` are all that is allowed, or, where numbers are too, the words; `kinds` are JSON's type names, `most`
+    the largest number allowed."""
 
     path: str
     kinds: frozenset[str]
     choices: tuple[Any, ...] = ()
     default: Any = None
+    most: float = math.inf
 
     @property
-    def is_number(self) -> bool:
-        return bool(self.kinds & {"integer", "number"}) and not self.only_choices
+    def takes_numbers(self) -> bool:
+        return bool(self.kinds & {"integer", "number"})
 
     @property
     def only_choices(self) -> bool:
@@ -129,5 +132,7 @@ def _describe(path: str, schema: Schema) -> Setting:
             choices += [True, False]
         elif option.get("type") in SCALARS:
             kinds.add(option["type"])
+    most = max((option["maximum"] for option in schema.get("anyOf", [schema]) if "maximum" in option), default=math.inf)
     default = schema.get("default")
-    return Setting(path, frozenset(kinds), tuple(choices), default if not isinstance(default, list | dict) else None)
+    default = None if isinstance(default, list | dict) else default
+    return Setting(path, frozenset(kinds), tuple(choices), default, most)

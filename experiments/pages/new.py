@@ -26,7 +26,7 @@ from experiments.models import Experiment
 from experiments.pages.access import experiment_or_404, person
 from experiments.preview import preview
 from experiments.services.feasibility import check_feasible
-from experiments.services.submit import submit_experiment
+from experiments.services.submit import submit_once
 from labsite.accounts.models import Project, Role
 from labsite.accounts.permissions import AccessDenied, projects_of
 from runners.document import FieldError, SpecError, parse_text
@@ -71,8 +71,13 @@ def _submit(request: HttpRequest, text: str) -> HttpResponse:
     if project is None:
         return _refused(request, text, [FieldError("project", "you may not submit to this project")], 403)
     try:
-        document = parse_text(text)
-        experiment = submit_experiment(person(request), project, document, request.POST.get("once", "")[:200] or None)
+        experiment = submit_once(
+            person(request),
+            project,
+            parse_text(text),
+            request.POST.get("once", "")[:200] or None,
+            cloned_from=_source(request),
+        ).experiment
     except SpecError as error:
         return _refused(request, text, error.errors, 422)
     except IdempotencyConflict:

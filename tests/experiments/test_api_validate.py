@@ -27,7 +27,9 @@ def test_only_people_with_a_token_may() -> None:
 def test_a_good_document_is_answered_with_its_plan(caller: Caller) -> None:
     answer = caller.post(PATH, document(matrix={"engine.weights": ["bf16", "int8"]}, repeats=3))
     assert answer.status_code == 200
-    assert answer.json() == {
+    body = answer.json()
+    assert {warning["field"] for warning in body.pop("warnings")} == {"model", "workload.num_requests"}
+    assert body == {
         "valid": True,
         "errors": [],
         "trials": [
@@ -35,6 +37,7 @@ def test_a_good_document_is_answered_with_its_plan(caller: Caller) -> None:
             {"index": 1, "settings": {"engine.weights": "int8"}},
         ],
         "runs": 6,
+        "estimate": None,
     }
     assert not Experiment.objects.exists()
 
@@ -62,3 +65,12 @@ def test_a_body_past_the_limit_is_refused(caller: Caller) -> None:
 
 def test_another_kind_of_body_is_refused(caller: Caller) -> None:
     refused(caller.post(PATH, "name: x", "text/plain"), 415)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_past_runs_of_the_project_give_an_estimate(finished: Experiment) -> None:
+    answer = member(finished.project, Role.VIEWER).post(PATH, finished.document).json()
+    estimate = answer["estimate"]
+    assert 0 < estimate["low"] <= estimate["seconds"] <= estimate["high"]
+    assert estimate["basis"].startswith("8 past runs of smollm2-135m-instruct on modelled nodes")
+    assert member(team(), Role.VIEWER).post(PATH, finished.document).json()["estimate"] is None
