@@ -25,7 +25,8 @@ class Tokenizer:
     """`encode`, `decode` and the chat template of one model. Safe to use from several threads.
 
     A text of more than n · `longest_token_bytes` bytes has more than n tokens. `vocab_size` counts ids, `eos_ids` end
-    a text, `special_ids` are the control tokens, which stand for no text.
+    a text, `special_ids` are the control tokens, which stand for no text. `chat_template` is the source of all the
+    model's templates, for those who look for what it knows; empty without one.
     """
 
     def __init__(self, parts: TokenizerParts) -> None:
@@ -33,6 +34,7 @@ class Tokenizer:
         self._encoder, self._around = parts.encoder, parts.around
         self._texts, self._values, self._strips_space = parts.texts, parts.values, parts.strips_space
         self._chat = ChatTemplates(parts.path, parts.templates, parts.special_texts)
+        self.chat_template = "\n".join(parts.templates.values())
         self.vocab_size = len(parts.texts)
         self.longest_token_bytes = parts.longest_token_bytes
         self.special_ids = parts.special_ids
