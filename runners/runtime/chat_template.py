@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 from jinja2 import Template, TemplateError
 
 from runners.runtime.model_file import ModelFileError, shown
-from runners.runtime.template_sandbox import BoundedSandbox, bounded_rendering
+from runners.runtime.template_limits import bounded_rendering
+from runners.runtime.template_sandbox import BoundedSandbox
 
 MAX_TEMPLATE_CHARS = 1 << 20
 """The longest template that is compiled; published ones have up to 30 thousand characters."""

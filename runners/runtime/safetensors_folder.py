@@ -48,9 +48,10 @@ class SafetensorsFolder:
 
         try:
             with safe_open(shard, framework="pt") as file:
-                return file.get_tensor(name).to(torch.float32)
+                values: torch.Tensor = file.get_tensor(name).to(torch.float32)
         except (OSError, SafetensorError) as error:
             raise ModelFileError(shard, f"tensor {shown(name)}", "readable values", str(error)) from error
+        return values
 
 
 def folder_file(folder: Path, name: str) -> Path:

@@ -154,7 +154,7 @@ def _byte_pair(vocabulary: _Vocabulary) -> TokenizerParts:
     words = _WORDS.get(name)
     if words is None:
         raise vocabulary.error("pre", ", ".join(_WORDS), repr(shown(name)))
-    merges = [tuple(merge.split(" ", 1)) for merge in vocabulary.items("merges", str)]
+    merges = [_pair(vocabulary, merge) for merge in vocabulary.items("merges", str)]
     encoder = _encoder(vocabulary, merges, ignore_merges=words.whole_words_first)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=words.pattern is None)
     if words.pattern is not None:
@@ -173,6 +173,13 @@ def _byte_pair(vocabulary: _Vocabulary) -> TokenizerParts:
     bos_id, eos_id = vocabulary.special("bos"), vocabulary.special("eos")
     longest = 4 * longest_bytes(vocabulary.tokens, values) if words.compose else None  # four characters make one
     return vocabulary.parts(encoder, values, bos_id=bos_id, eos_id=eos_id, add_bos=words.add_bos, longest=longest)
+
+
+def _pair(vocabulary: _Vocabulary, merge: str) -> tuple[str, str]:
+    left, space, right = merge.partition(" ")
+    if not space:
+        raise vocabulary.error("merges", "pairs of tokens", repr(shown(merge)))
+    return left, right
 
 
 def _sentence_piece(vocabulary: _Vocabulary) -> TokenizerParts:
@@ -219,7 +226,7 @@ def _merges(vocabulary: _Vocabulary, scores: Sequence[float]) -> list[tuple[str,
     return [(text[:cut], text[cut:]) for _, cut, text in pairs]
 
 
-def _encoder(vocabulary: _Vocabulary, merges: Sequence[tuple[str, ...]], **options: Any) -> Encoder:
+def _encoder(vocabulary: _Vocabulary, merges: list[tuple[str, str]], **options: Any) -> Encoder:
     try:
         encoder = Encoder(models.BPE(vocab=vocabulary.ids, merges=merges, **options))
     except Exception as error:  # the library raises bare Exception for a merge outside the vocabulary
