@@ -1,6 +1,7 @@
 """The executor of a modelled node: it computes nothing, asks the cost model, and moves a virtual clock.
 
-The engine and scheduler above it are those of a measured node. Its tokens are made up, but always the same ones.
+The engine and scheduler above it are those of a measured node. Its tokens are made up, but always the same ones; so are
+its embeddings. It gives no logprobs and follows no structure.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ class ModelledExecutor:
         self.num_blocks = pool.num_blocks
         self.block_size = block_size
         self.max_model_len = cost.shape.max_model_len
+        self.vocab_size = cost.shape.vocab_size
         self.last_step: StepCost | None = None
 
     def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
         """Advances the clock by the step's roofline time."""
         self.last_step = step = self.cost.step(batch)
         self.clock.advance(step.duration_s)
-        vocab_size = self.cost.shape.vocab_size
-        tokens = {share.request_id: make_token(share, vocab_size) for share in batch if share.sample}
-        return StepResult(tokens, step.duration_s)
+        drawn = [share for share in batch if share.sample and not share.params.embed]
+        tokens = {share.request_id: make_token(share, self.vocab_size) for share in drawn}
+        axis = (1.0, *[0.0] * (self.cost.shape.hidden_size - 1))
+        embeddings = {share.request_id: axis for share in batch if share.sample and share.params.embed}
+        return StepResult(tokens, step.duration_s, embeddings=embeddings)
 
     def now(self) -> float:
         return self.clock.now()

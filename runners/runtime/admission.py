@@ -26,20 +26,28 @@ def max_sequence_tokens(executor: Executor) -> int:
 
 
 def check_servable(num_prompt_tokens: int, params: SamplingParams, limit: int, config: SchedulerConfig) -> None:
-    """Raise RequestRejected unless the request, alone on the engine, would end within `limit` tokens."""
+    """Raise RequestRejected unless the request, alone on the engine, would end within `limit` tokens.
+
+    A request for an embedding has no output, so that its `max_tokens` and `min_tokens` mean nothing.
+    """
     if not num_prompt_tokens:
         raise RequestRejected("prompt", "an empty prompt", "at least one token")
-    if params.max_tokens < 1:
-        raise RequestRejected("max_tokens", params.max_tokens, "at least 1")
-    if not 0 <= params.min_tokens <= params.max_tokens:
-        raise RequestRejected("min_tokens", params.min_tokens, f"0 to max_tokens ({params.max_tokens})")
     if num_prompt_tokens >= limit:
         raise RequestRejected("prompt", f"{num_prompt_tokens} tokens", f"at most {limit - 1} tokens")
-    room = limit - num_prompt_tokens
-    if params.max_tokens > room:
-        allowed = f"at most {room}, as the prompt ({num_prompt_tokens}) and the output share {limit}"
-        raise RequestRejected("max_tokens", params.max_tokens, allowed)
+    if not params.embed:
+        _check_output(num_prompt_tokens, params, limit)
     budget = config.max_num_batched_tokens
     if num_prompt_tokens > budget and not config.chunked_prefill:
         allowed = f"at most max_num_batched_tokens ({budget}), as chunked_prefill is off"
         raise RequestRejected("prompt", f"{num_prompt_tokens} tokens", allowed)
+
+
+def _check_output(num_prompt_tokens: int, params: SamplingParams, limit: int) -> None:
+    if params.max_tokens < 1:
+        raise RequestRejected("max_tokens", params.max_tokens, "at least 1")
+    if not 0 <= params.min_tokens <= params.max_tokens:
+        raise RequestRejected("min_tokens", params.min_tokens, f"0 to max_tokens ({params.max_tokens})")
+    room = limit - num_prompt_tokens
+    if params.max_tokens > room:
+        allowed = f"at most {room}, as the prompt ({num_prompt_tokens}) and the output share {limit}"
+        raise RequestRejected("max_tokens", params.max_tokens, allowed)

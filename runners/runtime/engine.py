@@ -6,20 +6,25 @@ every sequence where it was, so the step may be tried again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from runners.events import MAX_OWNERS, KVBlocks, Step
 from runners.runtime.admission import RequestRejected, check_servable, max_sequence_tokens
 from runners.runtime.blocks import BlockPool
 from runners.runtime.executor import Executor, StepResult
+from runners.runtime.sampling.limits import check_sampling
+from runners.runtime.sampling.structure import StructureError, StructureState
 from runners.runtime.scheduler import Schedule, Scheduler, SchedulerConfig
-from runners.runtime.sequence import SamplingParams, Sequence, SequenceState
+from runners.runtime.sequence import SamplingParams, Sequence, SequenceState, TokenLogprobs
 
 __all__ = [
+    "EmbeddingOutput",
     "Engine",
     "EngineStats",
     "ExecutorContractError",
+    "Failure",
+    "PromptLogprobs",
     "RequestRejected",
     "RequestTiming",
     "StepOutput",
@@ -30,7 +35,7 @@ FinishReason = Literal["stop", "length"]
 
 
 class ExecutorContractError(RuntimeError):
-    """The executor gave tokens for other requests than those it was to sample."""
+    """The executor gave tokens or embeddings for other requests than those it was to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,42 @@ class TokenOutput:
     token_id: int
     finish_reason: FinishReason | None = None
     timing: RequestTiming | None = None
+    logprobs: TokenLogprobs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingOutput:
+    """The one output of a request for an embedding, which ends it: (hidden_size,), of Euclidean length 1."""
+
+    request_id: str
+    embedding: tuple[float, ...]
+    timing: RequestTiming
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLogprobs:
+    """One entry per prompt token, none for the first; told once, before the first output."""
+
+    request_id: str
+    logprobs: tuple[TokenLogprobs | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that can't go on and has ended; `field` is the one at fault, as the client calls it."""
+
+    request_id: str
+    field: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
     step: Step
     tokens: tuple[TokenOutput, ...]
+    embeddings: tuple[EmbeddingOutput, ...] = ()
+    prompt_logprobs: tuple[PromptLogprobs, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +127,29 @@ class Engine:
     def has_work(self) -> bool:
         return bool(self._sequences)
 
-    def add(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams, priority: int = 0) -> None:
-        """Queue a request (a lower `priority` runs sooner); RequestRejected if it could never run."""
+    def check(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams) -> None:
+        """Raise RequestRejected if the request could never run."""
         if request_id in self._sequences:
             raise RequestRejected("request_id", request_id, "an id that no unfinished request has")
         check_servable(len(prompt_ids), params, self._max_sequence_tokens, self.config)
-        sequence = Sequence(request_id, tuple(prompt_ids), params, priority, queued_s=self.executor.now())
+        check_sampling(params, self.executor.vocab_size)
+
+    def add(
+        self,
+        request_id: str,
+        prompt_ids: tuple[int, ...],
+        params: SamplingParams,
+        priority: int = 0,
+        structure: StructureState | None = None,
+    ) -> None:
+        """Queue a request (a lower `priority` runs sooner); RequestRejected if it could never run.
+
+        `structure` is `params.structure` made ready; without it the output is free, as a modelled one is anyway.
+        """
+        self.check(request_id, prompt_ids, params)
+        sequence = Sequence(
+            request_id, tuple(prompt_ids), params, priority, queued_s=self.executor.now(), structure=structure
+        )
         self._scheduler.add(sequence)
         self._sequences[request_id] = sequence
 
@@ -167,18 +219,19 @@ class Engine:
             self._checked_idle = True
 
     def _update(self, plan: Schedule, result: StepResult, start_s: float) -> StepOutput:
-        if result.tokens.keys() != {share.request_id for share in plan.batch if share.sample}:
-            raise ExecutorContractError(f"tokens for {sorted(result.tokens)}, not for those to be sampled")
+        _check_result(plan, result)
         end_s = start_s + result.duration_s
         self._scheduler.commit(plan)
         step = self._describe_step(plan, start_s, result.duration_s)
-        tokens = []
+        outputs = _Outputs()
         for sequence, share in zip(plan.sequences, plan.batch, strict=True):
             if sequence.scheduled_first_s is None:
                 sequence.scheduled_first_s = start_s
-            if share.sample and sequence.state is SequenceState.RUNNING:
-                tokens.append(self._append_token(sequence, result.tokens[sequence.request_id], end_s))
-        return StepOutput(step, tuple(tokens))
+            if sequence.state is SequenceState.RUNNING:
+                sequence.prompt_logprobs.extend(result.prompt_logprobs.get(sequence.request_id, ()))
+                if share.sample:
+                    self._take_output(sequence, result, end_s, outputs)
+        return outputs.of(step)
 
     def _describe_step(self, plan: Schedule, start_s: float, duration_s: float) -> Step:
         """The step as an event. KV use is as the step left it, before finished sequences let go of theirs."""
@@ -200,21 +253,72 @@ class Engine:
             cached_tokens=plan.cached_tokens,
         )
 
-    def _append_token(self, sequence: Sequence, token_id: int, end_s: float) -> TokenOutput:
-        sequence.output_ids.append(token_id)
+    def _take_output(self, sequence: Sequence, result: StepResult, end_s: float, outputs: _Outputs) -> None:
+        name = sequence.request_id
         if sequence.prefill_done_s is None:
             sequence.prefill_done_s = end_s
+            if sequence.params.prompt_logprobs is not None and not sequence.lacks_prompt_logprobs:
+                outputs.prompt_logprobs.append(PromptLogprobs(name, (None, *sequence.prompt_logprobs)))
+        if sequence.params.embed:
+            self._end(sequence)
+            outputs.embeddings.append(EmbeddingOutput(name, result.embeddings[name], _timing(sequence, end_s)))
+            return
+        try:
+            outputs.tokens.append(self._append_token(sequence, result, end_s))
+        except StructureError as error:
+            self._end(sequence)
+            outputs.failures.append(Failure(name, _structure_field(sequence), str(error)))
+
+    def _append_token(self, sequence: Sequence, result: StepResult, end_s: float) -> TokenOutput:
+        token_id, logprobs = result.tokens[sequence.request_id], result.logprobs.get(sequence.request_id)
+        sequence.output_ids.append(token_id)
+        if sequence.structure is not None:
+            sequence.structure.advance(token_id)
         reason = _finish_reason(sequence, token_id)
         if reason is None:
-            return TokenOutput(sequence.request_id, token_id)
+            return TokenOutput(sequence.request_id, token_id, logprobs=logprobs)
+        self._end(sequence)
+        return TokenOutput(sequence.request_id, token_id, reason, _timing(sequence, end_s), logprobs)
+
+    def _end(self, sequence: Sequence) -> None:
         del self._sequences[sequence.request_id]
         self._scheduler.remove(sequence, SequenceState.FINISHED)
-        return TokenOutput(sequence.request_id, token_id, reason, _timing(sequence, end_s))
+
+
+@dataclass(slots=True)
+class _Outputs:
+    """A step's outputs as they are gathered."""
+
+    tokens: list[TokenOutput] = field(default_factory=list)
+    embeddings: list[EmbeddingOutput] = field(default_factory=list)
+    prompt_logprobs: list[PromptLogprobs] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    def of(self, step: Step) -> StepOutput:
+        return StepOutput(
+            step, tuple(self.tokens), tuple(self.embeddings), tuple(self.prompt_logprobs), tuple(self.failures)
+        )
+
+
+def _check_result(plan: Schedule, result: StepResult) -> None:
+    sampled = [share for share in plan.batch if share.sample]
+    if result.tokens.keys() != {share.request_id for share in sampled if not share.params.embed}:
+        raise ExecutorContractError(f"tokens for {sorted(result.tokens)}, not for those to be sampled")
+    if result.embeddings.keys() != {share.request_id for share in sampled if share.params.embed}:
+        raise ExecutorContractError(f"embeddings for {sorted(result.embeddings)}, not for those to be embedded")
+
+
+def _structure_field(sequence: Sequence) -> str:
+    structure = sequence.params.structure
+    return structure.field if structure is not None else "response_format"
 
 
 def _finish_reason(sequence: Sequence, token_id: int) -> FinishReason | None:
     params, num_output_tokens = sequence.params, len(sequence.output_ids)
-    if not params.ignore_eos and token_id in params.stop_token_ids and num_output_tokens >= params.min_tokens:
+    if sequence.structure is not None:
+        if sequence.structure.finished:
+            return "stop"
+    elif not params.ignore_eos and token_id in params.stop_token_ids and num_output_tokens >= params.min_tokens:
         return "stop"
     return "length" if num_output_tokens >= params.max_tokens else None
 

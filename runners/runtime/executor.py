@@ -6,10 +6,12 @@ made the batch is the same object either way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from runners.runtime.sequence import SamplingParams
+from runners.runtime.sampling.structure import Allowed
+from runners.runtime.sequence import PastTokens, SamplingParams, TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class ScheduledSequence:
 
     `block_table[i]` is the KV block that holds positions `i * block_size …`. With `sample`, the logits of the last
     position give the next token; `num_output_tokens` says how many the sequence has already, so that a sampled
-    token depends on (seed, its index) alone and never on the batch.
+    token depends on (seed, its index) alone and never on the batch. `past` is there where the parameters look back,
+    `allowed` where a structure says which tokens may come. `num_scored` prompt logprobs are known already.
     """
 
     request_id: str
@@ -28,14 +31,32 @@ class ScheduledSequence:
     sample: bool
     params: SamplingParams
     num_output_tokens: int
+    past: PastTokens | None = None
+    allowed: Allowed | None = None
+    num_scored: int = 0
+
+    @property
+    def scored_positions(self) -> range:
+        """Positions of this share whose logits give a prompt logprob: that of the token after each."""
+        if self.params.prompt_logprobs is None or self.past is None:
+            return range(0)
+        stop = min(self.start + len(self.token_ids), len(self.past.prompt_ids) - 1)
+        return range(max(self.start, self.num_scored), stop)
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """Token sampled per request id (only those with `sample`), and how long the step took, in seconds."""
+    """What a step gave, by request id, and how long it took, in seconds.
 
-    tokens: dict[str, int]
+    A share with `sample` has a token, or an embedding where its parameters ask for one. `logprobs` are those of the
+    tokens, where asked for; `prompt_logprobs` has one entry per scored position.
+    """
+
+    tokens: Mapping[str, int]
     duration_s: float
+    logprobs: Mapping[str, TokenLogprobs] = field(default_factory=dict)
+    prompt_logprobs: Mapping[str, Sequence[TokenLogprobs]] = field(default_factory=dict)
+    embeddings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 class Executor(Protocol):
@@ -44,6 +65,7 @@ class Executor(Protocol):
     num_blocks: int
     block_size: int
     max_model_len: int
+    vocab_size: int
 
     def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult: ...
 

@@ -80,6 +80,9 @@ class Schedule:
                 sample=sample,
                 params=sequence.params,
                 num_output_tokens=len(sequence.output_ids),
+                past=sequence.past() if sequence.params.looks_back else None,
+                allowed=sequence.structure.allowed if sequence.structure is not None else None,
+                num_scored=len(sequence.prompt_logprobs),
             )
         )
 
@@ -156,7 +159,8 @@ class Scheduler:
             plan.take(sequence, min(remaining, plan.budget))
 
     def _match_prefix(self, sequence: Sequence) -> tuple[int, ...]:
-        if not self.config.prefix_cache:
+        # Prompt logprobs come from computing the prompt, which a hit would skip.
+        if not self.config.prefix_cache or sequence.lacks_prompt_logprobs:
             return ()
         # At least the last token is always computed: its logits are what the step is for.
         size = self.pool.block_size

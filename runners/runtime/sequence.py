@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from runners.runtime.sampling.structure import StructureState
+
 
 class SequenceState(StrEnum):
     """WAITING → RUNNING → FINISHED, and RUNNING → WAITING when preempted. ABORTED ends any state."""
@@ -39,22 +41,26 @@ StructureKind = Literal["json_schema", "json_object", "regex", "choice", "gramma
 @dataclass(frozen=True, slots=True)
 class Structure:
     """What an output must match: `text` is a JSON schema, a regular expression, a JSON list of choices, or a grammar
-    (Lark); empty for `json_object`."""
+    (Lark); empty for `json_object`. `field` is what the client called it, for errors."""
 
     kind: StructureKind
     text: str = ""
+    field: str = "response_format"
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How tokens are drawn. `temperature` 0 is greedy; `top_k` 0 keeps all; `min_p` cuts tokens less likely than that
     share of the likeliest; `seed` must be set for temperature > 0 (the server draws one where the client gave none).
-    `stop_token_ids` end a sequence unless `ignore_eos`, and not before `min_tokens` output tokens.
+    `stop_token_ids` end a sequence unless `ignore_eos`, and are not drawn before `min_tokens` output tokens.
 
     Penalties as vLLM and OpenAI define them: repetition over prompt and output, presence and frequency over the output.
     `logprobs` and `prompt_logprobs`: how many of the most likely tokens beside the chosen one; None for nothing.
     `bad_token_ids` are sequences of tokens that must not come out. `embed` asks for the hidden state of the last prompt
     token in place of any output.
+
+    An output under a `structure` ends with "stop" where the structure is complete, before `min_tokens` and under
+    `ignore_eos` too; stop tokens end it only where the structure would be met.
 
     Stop strings are text, so the server watches for them and aborts; the engine knows tokens alone.
     """
@@ -78,6 +84,23 @@ class SamplingParams:
     structure: Structure | None = None
     embed: bool = False
 
+    @property
+    def has_penalties(self) -> bool:
+        return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a step must know the sequence's earlier tokens."""
+        return self.prompt_logprobs is not None or bool(self.bad_token_ids) or self.has_penalties
+
+
+@dataclass(frozen=True, slots=True)
+class PastTokens:
+    """A sequence's prompt and its output so far, for what looks back: penalties, bad words, prompt logprobs."""
+
+    prompt_ids: tuple[int, ...]
+    output_ids: tuple[int, ...]
+
 
 @dataclass(slots=True, eq=False)
 class Sequence:
@@ -86,6 +109,8 @@ class Sequence:
     No phases: a sequence has `num_tokens`, and `num_computed_tokens` chases it. Times are on the executor's
     clock. `order` is (priority, arrival): lower runs sooner. `cached_tokens` counts the prompt tokens that
     its first admission found in the prefix cache, `num_published_blocks` its blocks offered to that cache.
+    `structure` says where the output stands in the structure it must match. `prompt_logprobs`, where asked for, grows
+    to one entry per prompt token but the first.
     """
 
     request_id: str
@@ -103,6 +128,8 @@ class Sequence:
     queued_s: float = 0.0
     scheduled_first_s: float | None = None
     prefill_done_s: float | None = None
+    structure: StructureState | None = None
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:
@@ -111,6 +138,13 @@ class Sequence:
     @property
     def num_uncomputed_tokens(self) -> int:
         return len(self.prompt_ids) + len(self.output_ids) - self.num_computed_tokens
+
+    @property
+    def lacks_prompt_logprobs(self) -> bool:
+        return self.params.prompt_logprobs is not None and len(self.prompt_logprobs) < len(self.prompt_ids) - 1
+
+    def past(self) -> PastTokens:
+        return PastTokens(self.prompt_ids, tuple(self.output_ids))
 
     def tokens(self, start: int, stop: int) -> tuple[int, ...]:
         """Token ids at positions `start … stop - 1`, prompt and output as one line."""

@@ -1,4 +1,4 @@
-"""The measured executor: turns a scheduled batch into tensors, runs the model, samples.
+"""The measured executor: turns a scheduled batch into tensors, runs the model, reads its outputs.
 
 Implements `executor.Executor` on the monotonic clock. Blocks and sequences are the scheduler's; this only reads the
 block tables it is given.
@@ -23,7 +23,7 @@ from runners.runtime.kernels.products_check import AttentionShape, choose_produc
 from runners.runtime.kernels.selfcheck import Choice, Weights, choose_kernels, is_batch_invariant
 from runners.runtime.loader import ModelConfig, load_model
 from runners.runtime.models.llama import Llama, StepInput
-from runners.runtime.sampler import sample
+from runners.runtime.sampling.outputs import read_outputs
 
 KV_MEMORY_SHARE = 0.1
 """Part of the available memory that the KV cache takes when its size is not given."""
@@ -37,6 +37,7 @@ class TorchExecutor:
     ) -> None:
         self.num_blocks, self.block_size, self.max_model_len = num_blocks, block_size, max_model_len
         self.config: ModelConfig = model.config
+        self.vocab_size = model.config.vocab_size
         self._model, self._kernels = model, kernels
         with torch.inference_mode():
             self._batch_invariant = is_batch_invariant(model.row_functions(), kernels.hidden_dtype)
@@ -47,13 +48,15 @@ class TorchExecutor:
         return time.monotonic()
 
     def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
-        """Run one step. Writes KV of every scheduled token; samples where asked."""
+        """Run one step. Writes KV of every scheduled token; gives tokens, logprobs and embeddings where asked."""
         start = self.now()
-        logits = self.logits(batch)
-        sampled = [item for item in _by_length(batch) if item.sample]
-        ids = sample(logits, [item.params for item in sampled], [item.num_output_tokens for item in sampled])
-        tokens = {item.request_id: token for item, token in zip(sampled, ids, strict=True)}
-        return StepResult(tokens, self.now() - start)
+        ordered = _by_length(batch)
+        with torch.inference_mode():
+            hidden = self._model.hidden(self._prepare(ordered), self._cache)
+            outputs = read_outputs(hidden, ordered, self._model.logits)
+        return StepResult(
+            outputs.tokens, self.now() - start, outputs.logprobs, outputs.prompt_logprobs, outputs.embeddings
+        )
 
     def logits(self, batch: tuple[ScheduledSequence, ...]) -> torch.Tensor:
         """Logits (sampled sequences, vocab_size), float32, single tokens first, else in the batch's order."""
@@ -79,14 +82,20 @@ class TorchExecutor:
         counts = np.array([len(item.token_ids) for item in ordered])
         positions = np.concatenate([np.arange(item.start, item.start + len(item.token_ids)) for item in ordered])
         blocks = np.concatenate([self._row_blocks(item) for item in ordered])
-        sampled = np.cumsum(counts)[[item.sample for item in ordered]] - 1
+        ends = np.cumsum(counts)
+        sampled = ends[[item.sample for item in ordered]] - 1
+        scored = [
+            np.array(item.scored_positions) + end - item.start - len(item.token_ids)
+            for item, end in zip(ordered, ends, strict=True)
+            if item.scored_positions
+        ]
         rows = torch.from_numpy(positions)
         return StepInput(
             token_ids=torch.tensor([token for item in ordered for token in item.token_ids]),
             positions=rows,
             slots=Slots(torch.from_numpy(blocks), rows % self.block_size),
             groups=self._planner.plan([(item.start, len(item.token_ids), item.block_table) for item in ordered]),
-            sampled_rows=torch.from_numpy(sampled),
+            sampled_rows=torch.from_numpy(np.concatenate((sampled, *scored))),
         )
 
     def _row_blocks(self, item: ScheduledSequence) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -22,6 +22,7 @@ class IdleExecutor:
     num_blocks = 16_384
     block_size = 32
     max_model_len = 16_384
+    vocab_size = 50_000
 
     def now(self) -> float:
         return time.monotonic()

@@ -223,17 +223,30 @@ class EngineClient:
         self._steps.append(report.step)
         self._metrics.step(report.step)
         self._take_stats(report.stats)
+        for key, logprobs in report.prompt_logprobs:
+            self._streams[key].prompt_logprobs = logprobs
         now_s = time.monotonic()
-        for key, token_id, reason, timing in report.tokens:
+        for key, token_id, reason, timing, token_logprobs in report.tokens:
             stream = self._streams[key]
             self._metrics.token(stream.received_s, stream.last_token_s, now_s)
             stream.last_token_s = now_s
             was_stopping = stream.stopping
-            stream.push(token_id)
+            stream.push(token_id, token_logprobs)
             if reason is not None:
                 self._close(stream, reason, timing)
             elif stream.stopping and not was_stopping:
                 self._commands.put(Abort(key))
+        for key, embedding, timing in report.embeddings:
+            self._streams[key].embedding = embedding
+            self._close(self._streams[key], "stop", timing)
+        for key, field, message in report.failures:
+            self._on_failure(key, field, message)
+
+    def _on_failure(self, key: str, field: str, message: str) -> None:
+        if stream := self._forget(key):
+            if not stream.closed:
+                self._metrics.finished("error", time.monotonic() - stream.received_s)
+            stream.fail(ApiError(400, message, param=field, code="invalid_value"))
 
     def _on_aborted(self, report: Aborted) -> None:
         self._take_stats(report.stats)

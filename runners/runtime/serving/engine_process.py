@@ -13,11 +13,13 @@ import signal
 import sys
 import time
 import traceback
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 
 from runners.runtime import torch_executor
 from runners.runtime.admission import max_sequence_tokens
 from runners.runtime.engine import Engine, RequestRejected, StepOutput
+from runners.runtime.sampling.grammar import StructureCompiler
+from runners.runtime.sampling.structure import StructureState
 from runners.runtime.scheduler import SchedulerConfig
 from runners.runtime.serving.messages import (
     Abort,
@@ -36,6 +38,8 @@ from runners.runtime.serving.messages import (
     Stop,
 )
 from runners.runtime.serving.steps import step_values
+from runners.runtime.serving.structure_worker import Compiled, StructureWorker
+from runners.runtime.tokenizer import Tokenizer
 
 PR_SET_PDEATHSIG = 1
 HOLDERS_EVERY_S = 0.2
@@ -51,21 +55,28 @@ def follow_parent(parent_pid: int) -> None:
 
 
 class EngineLoop:
-    """Engine and socket: `run` returns when the other end says Stop or is gone."""
+    """Engine and socket: `run` returns when the other end says Stop or is gone.
 
-    def __init__(self, engine: Engine, connection: Connection[Report, Command]) -> None:
+    A request with a structure joins the engine once that is compiled, which happens beside the steps.
+    """
+
+    def __init__(self, engine: Engine, connection: Connection[Report, Command], compiler: StructureCompiler) -> None:
         self.engine = engine
         self.connection = connection
         self.stopping = False
         self._holders_due_s = 0.0
+        self._structures = StructureWorker(compiler)
 
     def run(self) -> None:
-        while not self.stopping:
-            output = self.engine.step()  # with nothing to do, this checks the block accounting
-            if output is not None:
-                self.connection.send(self.progress(output))
-                self.tell_holders()
-            self.take_commands(wait=output is None)
+        try:
+            while not self.stopping:
+                output = self.engine.step()  # with nothing to do, this checks the block accounting
+                if output is not None:
+                    self.connection.send(self.progress(output))
+                    self.tell_holders()
+                self.take_commands(wait=output is None)
+        finally:
+            self._structures.stop()
 
     def tell_holders(self) -> None:
         now_s = time.monotonic()
@@ -75,34 +86,67 @@ class EngineLoop:
 
     def take_commands(self, *, wait: bool) -> None:
         """All that have arrived. Raises EOFError when the server is gone."""
-        self.connection.poll(None if wait else 0)
+        if wait:
+            self._sleep()
         while not self.stopping and self.connection.poll(0):
             self.obey(self.connection.recv())
+        if self._structures.busy:
+            for compiled in self._structures.take_done():
+                self.connection.send(self._join(compiled))
+
+    def _sleep(self) -> None:
+        """Until there is a command, or a structure is ready."""
+        wait([self.connection, self._structures.fileno()] if self._structures.busy else [self.connection])
 
     def obey(self, command: Command) -> None:
         match command:
             case Add():
-                self.connection.send(self.add(command))
+                if (answer := self.add(command)) is not None:
+                    self.connection.send(answer)
             case Abort():
                 self.connection.send(self.abort(command.key))
             case Stop():
                 self.stopping = True
 
-    def add(self, command: Add) -> Report:
+    def add(self, command: Add) -> Report | None:
+        """The answer; None for a structure, whose answer comes once it is compiled."""
+        if command.params.structure is None or command.params.embed:
+            return self._queue(command, None)
         try:
-            self.engine.add(command.key, command.prompt_ids, command.params, priority=command.priority)
+            self.engine.check(command.key, command.prompt_ids, command.params)
         except RequestRejected as error:
             return Rejected(command.key, error.field, str(error))
-        return Accepted(command.key)
+        self._structures.submit(command)
+        return None
 
     def abort(self, key: str) -> Report:
+        self._structures.cancel(key)
         timing = self.engine.timing(key)
         self.engine.abort(key)
         return Aborted(key, timing, self.engine.stats())
 
     def progress(self, output: StepOutput) -> Progress:
-        tokens = tuple((t.request_id, t.token_id, t.finish_reason, t.timing) for t in output.tokens)
-        return Progress(step_values(output.step), tokens, self.engine.stats())
+        return Progress(
+            step_values(output.step),
+            tuple((t.request_id, t.token_id, t.finish_reason, t.timing, t.logprobs) for t in output.tokens),
+            self.engine.stats(),
+            tuple((told.request_id, told.logprobs) for told in output.prompt_logprobs),
+            tuple((told.request_id, told.embedding, told.timing) for told in output.embeddings),
+            tuple((told.request_id, told.field, f"{told.field}: {told.message}") for told in output.failures),
+        )
+
+    def _join(self, compiled: Compiled) -> Report:
+        command, structure = compiled.command, compiled.command.params.structure
+        if compiled.state is None and structure is not None:
+            return Rejected(command.key, structure.field, f"{structure.field}: {compiled.message}")
+        return self._queue(command, compiled.state)
+
+    def _queue(self, command: Add, state: StructureState | None) -> Report:
+        try:
+            self.engine.add(command.key, command.prompt_ids, command.params, command.priority, state)
+        except RequestRejected as error:
+            return Rejected(command.key, error.field, str(error))
+        return Accepted(command.key)
 
 
 def build_engine(config: EngineConfig, connection: Connection[Report, Command]) -> Engine:
@@ -132,7 +176,9 @@ def serve(connection: Connection[Report, Command]) -> int:
     """The process's life; gives its exit status. The first thing on the socket is the EngineConfig."""
     try:
         config: EngineConfig = connection.recv()  # type: ignore[assignment]  # the only one of its kind
-        EngineLoop(build_engine(config, connection), connection).run()
+        engine = build_engine(config, connection)
+        compiler = StructureCompiler(lambda: Tokenizer.from_path(config.model_path), engine.executor.vocab_size)
+        EngineLoop(engine, connection, compiler).run()
     except (EOFError, ConnectionError):
         log.warning("the server is gone; the engine ends")
         return 0

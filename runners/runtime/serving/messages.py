@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from runners.events import KVBlocks
 from runners.runtime.engine import EngineStats, RequestTiming
-from runners.runtime.sequence import SamplingParams
+from runners.runtime.sequence import SamplingParams, TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,8 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
+    """`field` is the one at fault, as the client calls it; the message names it too."""
+
     key: str
     field: str
     message: str
@@ -80,12 +82,19 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step: its figures in the order of `steps.FIELDS`; per token (key, token id, finish reason,
-    timing: only with a finish reason); and what the engine holds once finished sequences have let go."""
+    """One step: its figures in the order of `steps.FIELDS`; per token (key, token id, finish reason, timing: only with
+    a finish reason, logprobs: only where asked for); and what the engine holds once finished sequences have let go.
+
+    What few requests ask for: prompt logprobs (key, one per prompt token, null for the first), before the sequence's
+    first token; embeddings (key, vector, timing), which end a sequence; failures (key, field at fault, message), too.
+    """
 
     step: tuple[float, ...]
-    tokens: tuple[tuple[str, int, str | None, RequestTiming | None], ...]
+    tokens: tuple[tuple[str, int, str | None, RequestTiming | None, TokenLogprobs | None], ...]
     stats: EngineStats
+    prompt_logprobs: tuple[tuple[str, tuple[TokenLogprobs | None, ...]], ...] = ()
+    embeddings: tuple[tuple[str, tuple[float, ...], RequestTiming], ...] = ()
+    failures: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

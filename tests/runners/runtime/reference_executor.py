@@ -22,6 +22,7 @@ class ReferenceExecutor:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.max_model_len = max_model_len
+        self.vocab_size = VOCAB_SIZE
         self.step_s, self.token_s = 1.0, 0.001
         self.batches: list[tuple[ScheduledSequence, ...]] = []
         self._slots: dict[int, tuple[int, int]] = {}

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from reference_executor import ReferenceExecutor, expected_output
+from reference_executor import VOCAB_SIZE, ReferenceExecutor, expected_output
 
 from runners.runtime.blocks import BlockAccountingError
 from runners.runtime.engine import Engine, ExecutorContractError, RequestRejected, StepOutput
@@ -65,7 +65,8 @@ def test_a_request_gives_max_tokens_tokens_and_ends_by_length() -> None:
 
 def test_a_stop_token_is_given_and_ends_the_request() -> None:
     plain = expected_output(PROMPT, SamplingParams(max_tokens=9))
-    engine, params = make_engine(), SamplingParams(max_tokens=9, stop_token_ids=(99, plain[3]))
+    unused = next(token for token in range(VOCAB_SIZE) if token not in plain)
+    engine, params = make_engine(), SamplingParams(max_tokens=9, stop_token_ids=(unused, plain[3]))
     engine.add("a", PROMPT, params)
     outputs = run_to_end(engine)
     assert tokens_of(outputs)["a"] == plain[: plain.index(plain[3]) + 1]

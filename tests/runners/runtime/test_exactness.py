@@ -95,6 +95,7 @@ class LimitedPool:
     def __init__(self, inner: TorchExecutor, num_blocks: int) -> None:
         self._inner = inner
         self.num_blocks, self.block_size, self.max_model_len = num_blocks, inner.block_size, inner.max_model_len
+        self.vocab_size = inner.vocab_size
         self.execute, self.now = inner.execute, inner.now
 
 

@@ -8,10 +8,12 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 import pytest
+from letter_vocabulary import LetterVocabulary
 from reference_executor import ReferenceExecutor
 
 from runners.runtime.engine import Engine
-from runners.runtime.executor import ScheduledSequence, StepResult
+from runners.runtime.executor import Executor, ScheduledSequence, StepResult
+from runners.runtime.sampling.grammar import StructureCompiler
 from runners.runtime.scheduler import SchedulerConfig
 from runners.runtime.sequence import SamplingParams
 from runners.runtime.serving.engine_process import EngineLoop
@@ -21,6 +23,7 @@ from runners.runtime.serving.messages import (
     Accepted,
     Add,
     Command,
+    Holders,
     Progress,
     Rejected,
     Report,
@@ -43,6 +46,10 @@ class GatedExecutor(ReferenceExecutor):
         return super().execute(batch)
 
 
+def compiler_of(executor: Executor) -> StructureCompiler:
+    return StructureCompiler(LetterVocabulary, executor.vocab_size)
+
+
 class Harness:
     """The loop in a thread, and our end of its connection."""
 
@@ -51,7 +58,9 @@ class Harness:
         self.engine = Engine(self.executor, SchedulerConfig(max_num_seqs=4, max_num_batched_tokens=8))
         ours, theirs = Pipe()
         self.connection: Connection[Command, Report] = ours
-        self.thread = threading.Thread(target=EngineLoop(self.engine, theirs).run, daemon=True)
+        self.thread = threading.Thread(
+            target=EngineLoop(self.engine, theirs, compiler_of(self.executor)).run, daemon=True
+        )
         self.thread.start()
 
     def send(self, *commands: Command) -> None:
@@ -59,8 +68,11 @@ class Harness:
             self.connection.send(command)
 
     def receive(self) -> Report:
-        assert self.connection.poll(DEADLINE_S), "the loop said nothing"
-        return self.connection.recv()
+        """The next report that is no news of who holds blocks, which comes by the clock."""
+        while True:
+            assert self.connection.poll(DEADLINE_S), "the loop said nothing"
+            if not isinstance(report := self.connection.recv(), Holders):
+                return report
 
     def await_step(self) -> None:
         assert self.executor.begun.acquire(timeout=DEADLINE_S)
@@ -129,7 +141,7 @@ def test_a_request_that_cannot_be_served_is_rejected_by_its_field_and_the_loop_g
     harness.end_step()
     progress = harness.receive()
     assert isinstance(progress, Progress)
-    ((key, _, reason, timing),) = progress.tokens
+    ((key, _, reason, timing, _),) = progress.tokens
     assert (key, reason) == ("b", "length")
     assert timing is not None
     assert progress.stats.kv_used_blocks == 0
@@ -147,4 +159,4 @@ def test_the_loop_ends_when_the_server_is_gone() -> None:
     engine = Engine(ReferenceExecutor(num_blocks=4, block_size=4), SchedulerConfig())
     ours.close()
     with pytest.raises(EOFError):
-        EngineLoop(engine, theirs).run()
+        EngineLoop(engine, theirs, compiler_of(engine.executor)).run()
