@@ -1,10 +1,14 @@
 """Which queued run goes to which free node. Pure: values in, pairs out; the caller writes them down.
 
-Order: among experiments that have a run for the node, the one with the fewest runs under way, then the one served
-longest ago, then the oldest. So one experiment alone is first in, first out, and a small one need not wait for the
-end of a large one. Within an experiment a node gets its runs in the order of their positions, which is what
-interleaves the settings. All runs of one repeat stay on the node that took its first one, so that settings are paired
-on one node; other free nodes take other repeats. A modelled node takes part only where it is asked for.
+Order of runs: the experiment of the highest priority; among equals the one with the fewest runs under way, then the one
+served longest ago, then the oldest. So one experiment alone is first in, first out, and a small one need not wait for
+the end of a large one. Within an experiment runs go in the order of their positions, which is what interleaves the
+settings. All runs of one repeat stay on the node that took its first one, so that settings are paired on one node;
+other free nodes take other repeats.
+
+Choice of the node: of the free ones that match, one that holds the run's model, else the one idle for longest, which
+then fetches it; no run waits for a holder. A modelled node takes part only where it is asked for, and no node takes
+what its memory can't hold.
 """
 
 from __future__ import annotations
@@ -20,7 +24,8 @@ NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 @dataclass(frozen=True)
 class Demand:
-    """What a run asks of a node: its project's (or every project's), all the labels or one of the names, the chip.
+    """What a run asks of a node: its project's (or every project's), all the labels or one of the names, the chip, and
+    at least that much memory.
 
     A modelled node is asked for by its chip, its name, or the label `kind: modelled`; never by `chip: any` alone.
     """
@@ -29,6 +34,7 @@ class Demand:
     chip_id: str = ANY_CHIP
     labels: tuple[tuple[str, str], ...] = ()
     names: tuple[str, ...] = ()
+    memory_bytes: int = 0
 
     @property
     def wants_modelled(self) -> bool:
@@ -41,11 +47,15 @@ Repeat = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class QueuedRun:
+    """`model` is the hash of the model that the run needs."""
+
     run_id: int
     experiment_id: int
     position: int
     repeat: int
     demand: Demand
+    priority: int = 0
+    model: str = ""
 
     @property
     def group(self) -> Repeat:
@@ -54,12 +64,15 @@ class QueuedRun:
 
 @dataclass(frozen=True)
 class FreeNode:
-    """A node that can take a run now, or (for `matches`) could some day. `labels` has `kind`, `chip`, `name` in it."""
+    """A node that can take a run now, or (for `matches`) could some day. `labels` has `kind`, `chip`, `name` in it;
+    `memory_bytes` is None where it isn't known; `models` are the hashes of those it holds."""
 
     node_id: int
     project_id: int | None
     chip_id: str
     labels: dict[str, str] = field(default_factory=dict)
+    memory_bytes: int | None = None
+    models: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,11 @@ class Service:
 
 def matches(demand: Demand, node: FreeNode) -> bool:
     """Whether the node may ever run what this run asks for."""
+    return is_meant(demand, node) and has_memory(demand, node)
+
+
+def is_meant(demand: Demand, node: FreeNode) -> bool:
+    """`matches`, but for the memory."""
     if node.project_id not in (None, demand.project_id):
         return False
     if demand.chip_id not in (ANY_CHIP, node.chip_id):
@@ -83,45 +101,71 @@ def matches(demand: Demand, node: FreeNode) -> bool:
     return all(node.labels.get(key) == value for key, value in demand.labels)
 
 
+def has_memory(demand: Demand, node: FreeNode) -> bool:
+    """Not known to be too small."""
+    return node.memory_bytes is None or demand.memory_bytes <= node.memory_bytes
+
+
 def assign(
     queued: Sequence[QueuedRun],
     nodes: Sequence[FreeNode],
     served: Mapping[int, Service] | None = None,
     held: Mapping[Repeat, int] | None = None,
 ) -> list[tuple[int, int]]:
-    """Pairs (run_id, node_id), each run and each node at most once. `held` says which live node has which repeat."""
-    served, holder = served or {}, dict(held or {})
-    lines: dict[int, list[QueuedRun]] = {}
-    for run in sorted(queued, key=lambda run: (run.experiment_id, run.position, run.run_id)):
-        lines.setdefault(run.experiment_id, []).append(run)
-    given: dict[int, int] = {}
+    """Pairs (run_id, node_id), each run and each node at most once. `nodes` come idle for longest first; `held` says
+    which live node has which repeat."""
+    round_ = _Round(queued, nodes, served or {}, held or {})
     pairs: list[tuple[int, int]] = []
-    for node in nodes:
-        chosen = _next_run(node, lines, served, given, holder)
-        if chosen is None:
-            continue
-        holder[chosen.group] = node.node_id
-        lines[chosen.experiment_id].remove(chosen)
-        given[chosen.experiment_id] = given.get(chosen.experiment_id, 0) + 1
-        pairs.append((chosen.run_id, node.node_id))
+    while (pair := round_.next_pair()) is not None:
+        pairs.append(pair)
     return pairs
 
 
-def _next_run(
-    node: FreeNode,
-    lines: dict[int, list[QueuedRun]],
-    served: Mapping[int, Service],
-    given: dict[int, int],
-    holder: dict[Repeat, int],
-) -> QueuedRun | None:
-    def fits(run: QueuedRun) -> bool:
-        return matches(run.demand, node) and holder.get(run.group, node.node_id) == node.node_id
+class _Round:
+    """One assignment under way: the lines of waiting runs, the nodes that are left, and who was given what."""
 
-    firsts = [next(filter(fits, line), None) for line in lines.values()]
+    def __init__(
+        self,
+        queued: Sequence[QueuedRun],
+        nodes: Sequence[FreeNode],
+        served: Mapping[int, Service],
+        held: Mapping[Repeat, int],
+    ) -> None:
+        self._free = {node.node_id: node for node in nodes}
+        self._served, self._holder = served, dict(held)
+        self._given: dict[int, int] = {}
+        self._matching: dict[Demand, frozenset[int]] = {}
+        self._lines: dict[int, list[QueuedRun]] = {}
+        for run in sorted(queued, key=lambda run: (run.experiment_id, run.position, run.run_id)):
+            self._lines.setdefault(run.experiment_id, []).append(run)
 
-    def turn(run: QueuedRun) -> tuple[int, dt.datetime, int]:
-        service = served.get(run.experiment_id, Service())
-        under_way = service.under_way + given.get(run.experiment_id, 0)
-        return under_way, service.last_assigned_at, run.experiment_id
+    def next_pair(self) -> tuple[int, int] | None:
+        firsts = [first for line in self._lines.values() if (first := next(filter(self._fitting, line), None))]
+        run = min(firsts, key=self._turn, default=None)
+        if run is None:
+            return None
+        fitting = self._fitting(run)
+        nodes = [node for node in self._free.values() if node.node_id in fitting]
+        node = next((node for node in nodes if run.model in node.models), nodes[0])
+        del self._free[node.node_id]
+        self._lines[run.experiment_id].remove(run)
+        self._holder[run.group] = node.node_id
+        self._given[run.experiment_id] = self._given.get(run.experiment_id, 0) + 1
+        return run.run_id, node.node_id
 
-    return min((run for run in firsts if run is not None), key=turn, default=None)
+    def _turn(self, run: QueuedRun) -> tuple[int, int, dt.datetime, int]:
+        service = self._served.get(run.experiment_id, Service())
+        under_way = service.under_way + self._given.get(run.experiment_id, 0)
+        return -run.priority, under_way, service.last_assigned_at, run.experiment_id
+
+    def _fitting(self, run: QueuedRun) -> frozenset[int]:
+        """The nodes that are left and may take the run now."""
+        holder = self._holder.get(run.group)
+        left = self._matching_nodes(run.demand) & self._free.keys()
+        return left if holder is None else left & {holder}
+
+    def _matching_nodes(self, demand: Demand) -> frozenset[int]:
+        if demand not in self._matching:
+            found = frozenset(node.node_id for node in self._free.values() if matches(demand, node))
+            self._matching[demand] = found
+        return self._matching[demand]

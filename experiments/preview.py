@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from experiments.estimate import Estimate, estimate, past_runs
 from experiments.models import Run, RunState
 from experiments.placement import matches
+from experiments.registered import find_usable
 from experiments.services.feasibility import demand_of, node_view
 from experiments.warnings import UP, MatchingNode, Warning, find_warnings
 from hardware.models import Node, NodeKind
 from hardware.selectors import nodes_serving
 from labsite.accounts.models import Project
-from runners import models as registry
 from runners.matrix import Plan
+from runners.models import ModelEntry
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,17 @@ class Preview:
 
 def preview(plan: Plan, project: Project) -> Preview:
     """For a plan that is feasible. A fixed number of queries, whatever the plan's size."""
-    nodes = _matching(plan, project)
+    models = find_usable({cell.spec.model for cell in plan.cells})
+    nodes = _matching(plan, project, models)
     up = [node for node in nodes if node.state in UP]
     modelled = bool(nodes) and all(node.modelled for node in nodes)
     expected = estimate(plan, past_runs(project), modelled, len(up))
-    sizes = {name: entry.bytes for name, entry in registry.REGISTRY.items()}
+    sizes = {name: entry.bytes for name, entry in models.items()}
     return Preview(find_warnings(plan, nodes, sizes, expected, _queued(project)), expected)
 
 
-def _matching(plan: Plan, project: Project) -> list[MatchingNode]:
-    demands = {demand_of(cell.spec, project.pk) for cell in plan.cells}
+def _matching(plan: Plan, project: Project, models: dict[str, ModelEntry]) -> list[MatchingNode]:
+    demands = {demand_of(cell.spec, project.pk, models.get(cell.spec.model)) for cell in plan.cells}
     serving = nodes_serving(project.pk).order_by("name")
     return [_as_matching(node) for node in serving if any(matches(one, node_view(node)) for one in demands)]
 

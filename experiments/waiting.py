@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from experiments.models import Run, RunState
 from experiments.placement import matches
 from experiments.services.feasibility import node_view
-from experiments.services.placing import stored_demand
+from experiments.services.placing import demand_of_run
 from hardware.models import Node, NodeState
 from hardware.selectors import nodes_serving
 
@@ -29,8 +29,7 @@ def explain_waiting(runs: Iterable[Run]) -> dict[int, str]:
 
 
 def _explain(run: Run, nodes: list[Node]) -> str:
-    experiment = run.experiment
-    demand = stored_demand(experiment.project_id, run.spec["chip_id"], experiment.spec["nodes"])
+    demand = demand_of_run(run)
     fitting = [node for node in nodes if matches(demand, node_view(node))]
     if not fitting:
         return "no node that matches is registered any more"

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import DataError, connection, transaction
-from django.db.models import F
+from django.db.models import Case, F, Value, When
+from django.utils import timezone
 
 from experiments.models import Attempt, AttemptState
 from experiments.recorder.batch import NumberedEvent, unreadable
 from runners.events import AnyEvent, Report, Status
 
+DETAIL_CHARACTERS = 200
 # kind of event → table, and the event's fields that are columns there beside `data`
 TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "request": ("experiments_requestrecord", ("index", "phase", "status", "sent_s", "finished_s")),
@@ -67,13 +69,24 @@ def _attempt_changes(events: Sequence[NumberedEvent]) -> dict[str, Any]:
     bad = sum(not numbered.readable for numbered in events)
     if bad:
         changes["unreadable_events"] = F("unreadable_events") + bad
-    for numbered in events:
-        if isinstance(numbered.event, Status):
-            changes["phase"] = numbered.event.phase
+    statuses = [numbered.event for numbered in events if isinstance(numbered.event, Status)]
+    if statuses:
+        changes |= _phase_changes(statuses)
     last = events[-1]
     if isinstance(last.event, Report):
         changes |= {"report": json.loads(as_json(last.event)), "events": last.seq}
     return changes
+
+
+def _phase_changes(statuses: Sequence[Status]) -> dict[str, Any]:
+    """The last phase; and, where the node was fetching the model until now, now."""
+    now, last = timezone.now(), statuses[-1]
+    was_fetching = Case(When(phase="fetching", then=Value(now)), default=F("fetched_at"))
+    return {
+        "phase": last.phase,
+        "phase_detail": last.detail[:DETAIL_CHARACTERS].replace("\0", "\ufffd"),
+        "fetched_at": now if any(status.phase == "fetching" for status in statuses) else was_fetching,
+    }
 
 
 def _copy(cursor: Cursor, events: Iterable[NumberedEvent]) -> None:

@@ -1,48 +1,87 @@
-"""What a document names must exist: its models, chips, and some node that could ever run each trial."""
+"""What a document names must exist: its models, chips, and some node that could ever run each trial, with the memory
+for its model."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from experiments.placement import Demand, FreeNode, matches
-from hardware.models import Node
+from experiments.placement import Demand, FreeNode, has_memory, is_meant
+from experiments.registered import find_usable, why_unusable
+from hardware.models import Node, NodeKind
 from hardware.selectors import current_chips, nodes_serving
 from labsite.accounts.models import Project
-from runners import models as registry
 from runners.document import FieldError, SpecError
 from runners.matrix import Plan
+from runners.models import ModelEntry
+from runners.models.memory import least_memory_bytes, machine_memory_bytes
 from runners.spec import ExperimentSpec
 
+NAMED_NODES = 5
 
-def check_feasible(plan: Plan, project: Project) -> None:
-    """Raises SpecError with every fault: unknown model or chip, requests too long, no node that could match."""
+
+def check_feasible(plan: Plan, project: Project) -> dict[str, ModelEntry]:
+    """The models that the plan names. Raises SpecError with every fault: unknown model or chip, requests too long, no
+    node that could match, none with enough memory."""
     errors: dict[tuple[str, str], FieldError] = {}
     nodes = [node_view(node) for node in nodes_serving(project.pk)]
     chips = sorted(current_chips().values_list("chip_id", flat=True))
+    models = find_usable({cell.spec.model for cell in plan.cells})
     for cell in plan.cells:
-        for error in _faults(cell.spec, plan.spec, chips, nodes, project.pk):
+        for error in _faults(cell.spec, plan.spec, models, chips, nodes, project.pk):
             errors.setdefault((error.field, error.message), error)
     if errors:
         raise SpecError(list(errors.values()))
+    return models
 
 
-def demand_of(spec: ExperimentSpec, project_id: int) -> Demand:
-    return Demand(project_id, spec.chip, tuple(sorted(spec.nodes.labels.items())), spec.nodes.names)
+def demand_of(spec: ExperimentSpec, project_id: int, model: ModelEntry | None = None) -> Demand:
+    """What a trial asks of a node; with its model also how much memory."""
+    labels = tuple(sorted(spec.nodes.labels.items()))
+    memory_bytes = least_memory_of(model, spec) if model else 0
+    return Demand(project_id, spec.chip, labels, spec.nodes.names, memory_bytes)
+
+
+def least_memory_of(model: ModelEntry, spec: ExperimentSpec) -> int:
+    """Bytes without which no node can run the trial at all."""
+    longest = spec.workload.input_len.longest + spec.workload.output_len.longest
+    return least_memory_bytes(model.shape, spec.engine.weights, spec.engine.kv_cache, longest)
 
 
 def node_view(node: Node) -> FreeNode:
-    return FreeNode(node.pk, node.project_id, node.chip.chip_id if node.chip else "", node.all_labels())
+    return FreeNode(
+        node.pk,
+        node.project_id,
+        node.chip.chip_id if node.chip else "",
+        node.all_labels(),
+        _memory_of(node),
+        frozenset(str(model["sha256"]) for model in node.models_held),
+    )
+
+
+def _memory_of(node: Node) -> int | None:
+    """Of a modelled node what its chip's record says, of a measured one what its agent found."""
+    if node.kind == NodeKind.MODELLED:
+        memory = node.chip.record.get("memory") if node.chip else None
+        return memory.get("capacity_bytes") if isinstance(memory, dict) else None
+    return machine_memory_bytes(node.facts)
 
 
 def _faults(
-    cell: ExperimentSpec, whole: ExperimentSpec, chips: list[str], nodes: list[FreeNode], project_id: int
+    cell: ExperimentSpec,
+    whole: ExperimentSpec,
+    models: dict[str, ModelEntry],
+    chips: list[str],
+    nodes: list[FreeNode],
+    project_id: int,
 ) -> Iterable[FieldError]:
-    try:
-        longest_allowed = int(registry.get(cell.model).shape["max_model_len"])
-    except registry.UnknownModel as error:
-        yield FieldError(_axis(whole, "model"), f"no model is registered as {cell.model!r}", error.allowed)
+    model = models.get(cell.model)
+    if model is None:
+        unknown = why_unusable(cell.model)
+        message = str(unknown).partition("; registered")[0]
+        yield FieldError(_axis(whole, "model"), message, unknown.allowed)
         return
+    longest_allowed = int(model.shape["max_model_len"])
     workload = cell.workload
     longest = workload.input_len.longest + workload.output_len.longest
     if longest > longest_allowed:
@@ -51,12 +90,26 @@ def _faults(
     if cell.chip not in ("any", *chips):
         yield FieldError(_axis(whole, "chip"), f"no chip {cell.chip!r} in the catalog", ["any", *chips])
         return
-    kinds = {node.labels["kind"] for node in nodes if matches(demand_of(cell, project_id), node)}
+    demand = demand_of(cell, project_id, model)
+    meant = [node for node in nodes if is_meant(demand, node)]
+    kinds = {node.labels["kind"] for node in meant}
     if not kinds:
         yield FieldError("nodes", _unmatched(cell), _offered(nodes))
     elif len(kinds) > 1:
         message = "these nodes are measured and modelled ones; one trial's runs must all be of one kind"
         yield FieldError("nodes", message, [{"kind": kind} for kind in sorted(kinds)])
+    elif not any(has_memory(demand, node) for node in meant):
+        yield _too_large(cell, whole, demand, meant)
+
+
+def _too_large(cell: ExperimentSpec, whole: ExperimentSpec, demand: Demand, nodes: list[FreeNode]) -> FieldError:
+    largest = sorted(nodes, key=lambda node: -(node.memory_bytes or 0))[:NAMED_NODES]
+    has = {node.labels["name"]: f"{node.memory_bytes or 0:,} bytes" for node in largest}
+    message = (
+        f"{cell.model} needs at least {demand.memory_bytes:,} bytes of memory ({cell.engine.weights} weights and one "
+        f"sequence); no node that matches has them: {', '.join(f'{name} has {size}' for name, size in has.items())}"
+    )
+    return FieldError(_axis(whole, "model"), message, has)
 
 
 def _axis(whole: ExperimentSpec, name: str) -> str:

@@ -19,6 +19,7 @@ from experiments.services.feasibility import node_view
 from experiments.services.locks import lock_placing
 from hardware.models import LEASE_S, Node, NodeState
 from hardware.services import mark_busy
+from runners.models.memory import least_memory_bytes
 
 log = logging.getLogger(__name__)
 
@@ -75,20 +76,46 @@ def _queue() -> list[QueuedRun]:
         "experiment_id",
         "position",
         "repeat",
+        "experiment__priority",
+        "spec__model__sha256",
         "experiment__project_id",
-        "spec__chip_id",
         "experiment__spec__nodes",
+        "spec__chip_id",
+        "spec__model__shape",
+        "spec__engine",
+        "spec__workload",
     )
     return [
-        QueuedRun(pk, experiment, position, repeat, stored_demand(project, chip, nodes))
-        for pk, experiment, position, repeat, project, chip, nodes in rows
+        QueuedRun(pk, experiment, position, repeat, stored_demand(*asked), priority, model)
+        for pk, experiment, position, repeat, priority, model, *asked in rows
     ]
 
 
-def stored_demand(project_id: int, chip_id: str, nodes: dict[str, Any]) -> Demand:
-    """What a run asks of a node, from its spec's chip and its experiment's node selector as they are stored."""
+def demand_of_run(run: Run) -> Demand:
+    """What a run asks of a node. Its experiment must be loaded."""
+    spec, experiment = run.spec, run.experiment
+    asked = spec["chip_id"], spec["model"]["shape"], spec["engine"], spec["workload"]
+    return stored_demand(experiment.project_id, experiment.spec["nodes"], *asked)
+
+
+def stored_demand(
+    project_id: int,
+    nodes: dict[str, Any],
+    chip_id: str,
+    shape: dict[str, Any],
+    engine: dict[str, Any],
+    workload: dict[str, Any],
+) -> Demand:
+    """What a run asks of a node, from its experiment's node selector and the parts of its spec as they are stored."""
     labels = tuple(sorted(nodes["labels"].items()))
-    return Demand(project_id, chip_id, labels, tuple(nodes["names"]))
+    longest = sum(_longest(workload[part]) for part in ("input_len", "output_len"))
+    memory_bytes = least_memory_bytes(shape, engine["weights"], engine["kv_cache"], longest)
+    return Demand(project_id, chip_id, labels, tuple(nodes["names"]), memory_bytes)
+
+
+def _longest(length: dict[str, Any]) -> int:
+    """`runners.spec.LengthSpec.longest`, of the stored form: a queue has too many to validate each again."""
+    return int(length["tokens"] if length["dist"] == "fixed" else length["max_tokens"])
 
 
 def _served(experiment_ids: set[int]) -> dict[int, Service]:

@@ -18,8 +18,8 @@ from experiments.services.placing import request_placement
 from labsite.accounts.audit import record
 from labsite.accounts.models import Project, Role, User
 from labsite.accounts.permissions import require
-from runners import models as registry
 from runners.matrix import Cell, Plan, PlannedRun, plan_experiment
+from runners.models import ModelEntry
 from runners.spec import ModelRef, RunSpec
 
 
@@ -56,10 +56,10 @@ def submit_once(
     if earlier:
         return Submission(earlier, created=False)
     plan = plan_experiment(document)
-    check_feasible(plan, project)
+    models = check_feasible(plan, project)
     try:
         with transaction.atomic():
-            experiment = _store(user, project, document, plan, cloned_from)
+            experiment = _store(user, project, document, plan, models, cloned_from)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, experiment=experiment)
             _tell(user, experiment, len(plan.runs))
@@ -101,7 +101,12 @@ def _digest(project: Project, document: Mapping[str, Any], cloned_from: Experime
 
 
 def _store(
-    user: User, project: Project, document: Mapping[str, Any], plan: Plan, cloned_from: Experiment | None
+    user: User,
+    project: Project,
+    document: Mapping[str, Any],
+    plan: Plan,
+    models: Mapping[str, ModelEntry],
+    cloned_from: Experiment | None,
 ) -> Experiment:
     experiment = Experiment.objects.create(
         project=project,
@@ -128,13 +133,13 @@ def _store(
     )
     # A run's spec holds its own id, which the insert has only now given.
     for run, planned in zip(runs, plan.runs, strict=True):
-        run.spec = _freeze(run, planned, plan.cells[planned.trial_index]).model_dump(mode="json")
+        cell = plan.cells[planned.trial_index]
+        run.spec = _freeze(run, planned, cell, models[cell.spec.model]).model_dump(mode="json")
     Run.objects.bulk_update(runs, ["spec"], batch_size=200)
     return experiment
 
 
-def _freeze(run: Run, planned: PlannedRun, cell: Cell) -> RunSpec:
-    model = registry.get(cell.spec.model)
+def _freeze(run: Run, planned: PlannedRun, cell: Cell, model: ModelEntry) -> RunSpec:
     price = cell.spec.cost.usd_per_hour
     return RunSpec(
         run_id=run.pk,
@@ -143,7 +148,7 @@ def _freeze(run: Run, planned: PlannedRun, cell: Cell) -> RunSpec:
         repeat=planned.repeat,
         seed=planned.seed,
         settings=cell.settings,
-        model=ModelRef(name=model.name, sha256=model.sha256, shape=model.shape),
+        model=ModelRef(name=model.name, sha256=model.sha256, shape=model.shape, entry=model.to_dict()),
         chip_id=cell.spec.chip,
         engine=cell.spec.engine,
         placement=cell.spec.placement,

@@ -67,7 +67,7 @@ class Downloader:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.staging))
         return process.returncode, said
 
-    def _watch(self, process: subprocess.Popen[bytes], total_bytes: int, progress: Progress) -> None:
+    def _watch(self, process: subprocess.Popen[str], total_bytes: int, progress: Progress) -> None:
         done, arrived, changed_s = 0, -1, time.monotonic()
         while True:
             now = _bytes_below(self.staging)

@@ -13,11 +13,20 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from runners.models.errors import BadEntry
 
-MAX_FILES = 2_000
+MAX_FILES = 500
 MAX_FILE_BYTES = 2**46
 MAX_SHAPE_KEYS = 60
 LARGEST_DIMENSION = 2**40
@@ -36,10 +45,23 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
 
-def _matching(pattern: re.Pattern[str], value: str, rule: str) -> str:
-    if not pattern.fullmatch(value):
-        raise ValueError(f"{value[:200]!r} is not {rule}")
-    return value
+def _rule(pattern: re.Pattern[str], rule: str) -> tuple[AfterValidator, WithJsonSchema]:
+    """A check of a text with a message for people, and the same as a schema."""
+
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(f"{value[:200]!r} is not {rule}")
+        return value
+
+    return AfterValidator(check), WithJsonSchema({"type": "string", "pattern": f"^{pattern.pattern}$"})
+
+
+ModelName = Annotated[str, *_rule(NAME, "1 to 100 of a-z, 0-9, '.', '_' and '-', a letter or digit first")]
+FileName = Annotated[str, *_rule(FILE_NAME, FILE_NAME_RULE)]
+Digest = Annotated[str, *_rule(re.compile("[0-9a-f]{64}"), "a SHA-256 in 64 lower-case hexadecimal digits")]
+Commit = Annotated[str, *_rule(re.compile("[0-9a-f]{40}"), "a commit: 40 hexadecimal digits")]
+Pinned = Annotated[str, *_rule(REQUIREMENT, "a pinned requirement such as NAME==VERSION")]
+Repo = Annotated[str, *_rule(REPO, "OWNER/NAME of a repository")]
 
 
 class WheelSource(Part):
@@ -49,19 +71,9 @@ class WheelSource(Part):
     """
 
     kind: Literal["wheel"] = "wheel"
-    requirement: str
-    member: str
+    requirement: Pinned
+    member: FileName
     wheel_bytes: int = Field(default=0, ge=0, le=MAX_FILE_BYTES)
-
-    @field_validator("requirement")
-    @classmethod
-    def pinned(cls, value: str) -> str:
-        return _matching(REQUIREMENT, value, "a pinned requirement such as NAME==VERSION")
-
-    @field_validator("member")
-    @classmethod
-    def inside(cls, value: str) -> str:
-        return _matching(FILE_NAME, value, FILE_NAME_RULE)
 
     def __str__(self) -> str:
         return f"{self.member} of {self.requirement} (Python package index)"
@@ -71,20 +83,15 @@ class HubSource(Part):
     """A repository of the Hugging Face hub at one commit; the entry's files are taken from there."""
 
     kind: Literal["hub"] = "hub"
-    repo: str
-    revision: str
+    repo: Repo
+    revision: Commit
 
     @field_validator("repo")
     @classmethod
-    def named(cls, value: str) -> str:
+    def as_the_hub_has_it(cls, value: str) -> str:
         if ".." in value or "--" in value or value.endswith((".git", ".")):
-            raise ValueError(f"{value[:200]!r} is not OWNER/NAME of a repository")
-        return _matching(REPO, value, "OWNER/NAME of a repository")
-
-    @field_validator("revision")
-    @classmethod
-    def commit(cls, value: str) -> str:
-        return _matching(re.compile("[0-9a-f]{40}"), value, "a commit: 40 hexadecimal digits")
+            raise ValueError(f"{value!r} is not OWNER/NAME of a repository: no '..', '--', nor '.git' at the end")
+        return value
 
     def __str__(self) -> str:
         return f"{self.repo} at {self.revision[:12]} (Hugging Face hub)"
@@ -117,30 +124,20 @@ Source = Annotated[WheelSource | HubSource | LocalSource, Field(discriminator="k
 class ModelFile(Part):
     """One file of a model; `name` is its path in the model's folder, with '/' between the parts."""
 
-    name: str
+    name: FileName
     bytes: int = Field(ge=1, le=MAX_FILE_BYTES)
-    sha256: str
-
-    @field_validator("name")
-    @classmethod
-    def stays_inside(cls, value: str) -> str:
-        return _matching(FILE_NAME, value, FILE_NAME_RULE)
-
-    @field_validator("sha256")
-    @classmethod
-    def is_digest(cls, value: str) -> str:
-        return _matching(re.compile("[0-9a-f]{64}"), value, "a SHA-256 in 64 lower-case hexadecimal digits")
+    sha256: Digest
 
 
 class ModelEntry(Part):
     """A registered model.
 
     `shape` is what is known of it without its file. Every model has `layers`, `hidden_size`, `heads`, `kv_heads`,
-    `head_dim`, `ffn` (width of the gated MLP), `vocab_size`, `tied_embeddings`, `max_model_len` (tokens) and
+    `head_dim`, `ffn` (width of the gated MLP; 0 in a mixture without dense layers), `vocab_size`, `tied_embeddings`, `max_model_len` (tokens) and
     `parameters`; a family may add more (numbers, words, true or false, and lists of these).
     """
 
-    name: str
+    name: ModelName
     title: str = Field(default="", max_length=200)
     licence: str = Field(default="", max_length=100)
     format: Literal["gguf", "safetensors"]
@@ -149,11 +146,6 @@ class ModelEntry(Part):
     files: tuple[ModelFile, ...] = Field(min_length=1, max_length=MAX_FILES, strict=False)
     source: Source
     shape: dict[str, Any] = Field(max_length=MAX_SHAPE_KEYS)
-
-    @field_validator("name")
-    @classmethod
-    def is_slug(cls, value: str) -> str:
-        return _matching(NAME, value, "a name: 1 to 100 of a-z, 0-9, '.', '_' and '-', a letter or digit first")
 
     @field_validator("title", "licence", "architecture", "quantization")
     @classmethod
@@ -167,8 +159,9 @@ class ModelEntry(Part):
     def is_a_shape(cls, value: dict[str, Any]) -> dict[str, Any]:
         for key in SHAPE_NUMBERS:
             number = value.get(key)
-            if type(number) is not int or not 1 <= number <= LARGEST_DIMENSION:
-                raise ValueError(f"{key} is {number!r:.60}, allowed is a whole number from 1 to 2**40")
+            least = 0 if key == "ffn" and value.get("experts") else 1  # a mixture may have no dense layer
+            if type(number) is not int or not least <= number <= LARGEST_DIMENSION:
+                raise ValueError(f"{key} is {number!r:.60}, allowed is a whole number from {least} to 2**40")
         if type(value.get("tied_embeddings")) is not bool:
             raise ValueError(f"tied_embeddings is {value.get('tied_embeddings')!r:.60}, allowed is true or false")
         for key, item in value.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,16 @@ def node(node_id: int, project_id: int | None = None, chip_id: str = "", **label
     return FreeNode(node_id, project_id, chip_id, {"name": f"n{node_id}", "kind": "measured", **labels})
 
 
-def queue(experiment_id: int, count: int, demand: Demand = ANYWHERE) -> list[QueuedRun]:
+def holder(node_id: int, *models: str, memory_bytes: int | None = None) -> FreeNode:
+    return replace(node(node_id), models=frozenset(models), memory_bytes=memory_bytes)
+
+
+def queue(
+    experiment_id: int, count: int, demand: Demand = ANYWHERE, priority: int = 0, model: str = ""
+) -> list[QueuedRun]:
     """Runs of as many repeats, so that each is free to go to any node."""
-    return [QueuedRun(experiment_id * 100 + place, experiment_id, place, place, demand) for place in range(count)]
+    first = experiment_id * 100
+    return [QueuedRun(first + place, experiment_id, place, place, demand, priority, model) for place in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -65,6 +73,35 @@ def test_the_experiment_that_was_served_longest_ago_is_next() -> None:
     assert assign(queue(1, 4) + queue(2, 4), [node(1)], served) == [(200, 1)]
 
 
+def test_a_higher_priority_goes_before_any_other_turn() -> None:
+    served = {2: Service(under_way=5, last_assigned_at=T0)}
+    assert assign(queue(1, 2) + queue(2, 2, priority=1), [node(1), node(2), node(3)], served) == [
+        (200, 1), (201, 2), (100, 3),
+    ]  # fmt: skip
+    assert assign(queue(1, 2, priority=-1) + queue(2, 1), [node(1)]) == [(200, 1)]
+
+
+def test_a_free_node_that_holds_the_model_is_taken_before_one_that_is_idle_for_longer() -> None:
+    assert assign(queue(1, 2, model="m"), [node(1), holder(2, "m")]) == [(100, 2), (101, 1)]
+
+
+def test_no_run_waits_for_a_holder() -> None:
+    assert assign(queue(1, 1, model="m"), [node(1), holder(2, "other")]) == [(100, 1)]
+
+
+def test_a_repeat_stays_on_its_node_though_another_holds_the_model() -> None:
+    runs = queue(1, 1, model="m")
+    assert assign(runs, [node(1), holder(2, "m")], held={(1, 0, "any"): 1}) == [(100, 1)]
+    assert assign(runs, [holder(2, "m")], held={(1, 0, "any"): 1}) == []
+
+
+def test_a_node_that_is_known_to_be_too_small_takes_nothing() -> None:
+    large = Demand(1, memory_bytes=10)
+    assert assign(queue(1, 3, large), [holder(1, memory_bytes=9), holder(2, memory_bytes=10), node(3)]) == [
+        (100, 2), (101, 3),
+    ]  # fmt: skip
+
+
 def test_a_node_skips_the_runs_that_are_not_for_its_chip() -> None:
     runs = [*queue(1, 2, Demand(1, "a100")), QueuedRun(150, 1, 5, 0, Demand(1, "h100"))]
     assert assign(runs, [node(1, chip_id="h100")]) == [(150, 1)]
@@ -83,7 +120,7 @@ def repeats(trials: int, count: int, demand: Demand = ANYWHERE) -> list[QueuedRu
 def test_the_runs_of_one_repeat_stay_on_one_node_and_other_nodes_take_other_repeats() -> None:
     runs = repeats(trials=2, count=2)
     assert assign(runs, [node(1), node(2)]) == [(100, 1), (102, 2)]
-    assert assign(runs[1:], [node(2), node(1)], held={(1, 0, "any"): 1}) == [(102, 2), (101, 1)]
+    assert assign(runs[1:], [node(2), node(1)], held={(1, 0, "any"): 1}) == [(101, 1), (102, 2)]
     assert assign(runs[1:2], [node(2)], held={(1, 0, "any"): 1}) == []
 
 
@@ -111,15 +148,27 @@ demands = st.builds(
     project_id=st.integers(1, 2),
     chip_id=st.sampled_from(("any", "a100", "h100")),
     names=st.sampled_from(((), ("n1", "n2"))),
+    memory_bytes=st.integers(0, 2),
 )
-queues = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 30), demands), max_size=20).map(
+# an experiment has one priority
+PRIORITIES = {1: 0, 2: 0, 3: 5, 4: -5}
+models = st.sampled_from(("m1", "m2"))
+queues = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 30), demands, models), max_size=20).map(
     lambda rows: [
-        QueuedRun(index, experiment, position, index, demand)
-        for index, (experiment, position, demand) in enumerate(rows)
+        QueuedRun(index, experiment, position, index, demand, PRIORITIES[experiment], model)
+        for index, (experiment, position, demand, model) in enumerate(rows)
     ]
 )
-fleets = st.lists(st.tuples(st.sampled_from((None, 1, 2)), st.sampled_from(CHIPS)), max_size=6).map(
-    lambda rows: [node(index, *row) for index, row in enumerate(rows)]
+fleets = st.lists(
+    st.tuples(
+        st.sampled_from((None, 1, 2)), st.sampled_from(CHIPS), st.sampled_from((None, 0, 1, 2)), st.frozensets(models)
+    ),
+    max_size=6,
+).map(
+    lambda rows: [
+        replace(node(index, project, chip), memory_bytes=memory, models=held)
+        for index, (project, chip, memory, held) in enumerate(rows)
+    ]
 )
 
 
@@ -145,3 +194,25 @@ def test_any_assignment_fits_is_exclusive_in_order_and_leaves_no_node_idle_needl
     idle = [each for each in fleet if each.node_id not in {node_id for _, node_id in pairs}]
     waiting = [run for run in queued if run.run_id not in taken]
     assert not any(matches(run.demand, each) for run in waiting for each in idle)
+
+
+@given(queues, fleets)
+def test_no_run_waits_while_a_lower_priority_has_a_node_it_could_have_taken(
+    queued: list[QueuedRun], fleet: list[FreeNode]
+) -> None:
+    pairs = assign(queued, fleet)
+    runs, nodes = {run.run_id: run for run in queued}, {each.node_id: each for each in fleet}
+    waiting = [run for run in queued if run.run_id not in dict(pairs)]
+    for run_id, node_id in pairs:
+        higher = [run for run in waiting if run.priority > runs[run_id].priority]
+        assert not any(matches(run.demand, nodes[node_id]) for run in higher)
+
+
+@given(queues, fleets)
+def test_who_gets_a_node_without_the_model_found_no_free_holder(queued: list[QueuedRun], fleet: list[FreeNode]) -> None:
+    runs, left = {run.run_id: run for run in queued}, {each.node_id: each for each in fleet}
+    for run_id, node_id in assign(queued, fleet):
+        run, chosen = runs[run_id], left[node_id]
+        holders = [each for each in left.values() if matches(run.demand, each) and run.model in each.models]
+        assert not holders or run.model in chosen.models
+        del left[node_id]
