@@ -2,7 +2,8 @@
 
 This module is the life of the process: options, start, the line that says it is ready, drain, end. It listens
 from the start, so that /health can say how far loading is. It ends with its engine (status 1), on SIGTERM or
-SIGINT after a short drain (status 0), and when the process that started it has gone, unless `--detached`.
+SIGINT after a drain (status 0; a second signal cuts the drain short), and when the process that started it has gone,
+unless `--detached`. In a drain new requests are refused, and those in flight have `--drain-s` to finish.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from aiohttp import web
 from runners import models
 from runners.runtime.gguf_file import ModelFileError
 from runners.runtime.serving.api import build_app
+from runners.runtime.serving.chat_format import ChatFormat
 from runners.runtime.serving.engine_client import EngineClient
 from runners.runtime.serving.errors import unavailable
 from runners.runtime.serving.metrics import ServerMetrics
 from runners.runtime.serving.options import ServerOptions, parse_options
-from runners.runtime.serving.service import ENGINE_LOADS, Service
+from runners.runtime.serving.service import ENGINE_LOADS, Loaded, Service
 from runners.runtime.serving.steps import StepRing
 from runners.runtime.tokenizer import Tokenizer
 
@@ -91,17 +93,26 @@ class Server:
         name = model_name(options.model)
         metrics, steps = ServerMetrics(name), StepRing()
         engine = EngineClient(metrics, steps, options.max_in_flight)
-        self.service = Service(name, engine, metrics, steps, created_s=int(time.time()))
+        self.service = Service(
+            name,
+            engine,
+            metrics,
+            steps,
+            drain_s=options.drain_s,
+            keep_alive_s=options.keep_alive_s,
+            created_s=int(time.time()),
+        )
         self.runner = web.AppRunner(
             build_app(self.service), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S
         )
         self.stop_asked = asyncio.Event()
+        self.end_asked = asyncio.Event()
 
     async def run(self) -> int:
         """Gives the exit status. Raises StartError."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop_asked.set)
+            loop.add_signal_handler(number, self.ask_to_stop)
         parent = asyncio.create_task(self.watch_parent(os.getppid()))
         try:
             await self.listen()
@@ -111,6 +122,12 @@ class Server:
             await self.service.engine.stop()
             await self.runner.cleanup()
             end_children()
+
+    def ask_to_stop(self) -> None:
+        """The first signal asks for a drain, a second for an end at once."""
+        if self.stop_asked.is_set():
+            self.end_asked.set()
+        self.stop_asked.set()
 
     async def listen(self) -> None:
         await self.runner.setup()
@@ -141,16 +158,22 @@ class Server:
         service.phase = ENGINE_LOADS
         service.engine.start(self.options.engine_config(path))
         try:
-            tokenizer = await asyncio.to_thread(Tokenizer.from_gguf, path)
+            tokenizer, form = await asyncio.to_thread(self.load_tokenizer, path)
         except ModelFileError as error:
             raise StartError(str(error)) from error
-        service.facts = await service.engine.ready
-        service.tokenizer, service.stop_token_ids = tokenizer, tuple(tokenizer.eos_ids)
+        facts = await service.engine.ready
+        service.loaded = Loaded(tokenizer, facts, form)
+        service.metrics.loaded(facts)
         service.phase = "ready"
+
+    def load_tokenizer(self, path: Path) -> tuple[Tokenizer, ChatFormat]:
+        """Raises ModelFileError."""
+        tokenizer = Tokenizer.from_gguf(path)
+        return tokenizer, ChatFormat.of(tokenizer, self.options.tool_call_parser, self.options.reasoning_parser)
 
     def say_ready(self) -> None:
         host, port = self.runner.addresses[0][:2]
-        facts = self.service.facts.facts if self.service.facts else {}
+        facts = self.service.loaded.facts.facts if self.service.loaded else {}
         line = {"event": "ready", "host": host, "port": port, "model": self.service.model, "facts": facts}
         print(json.dumps(line), flush=True)
 
@@ -166,10 +189,12 @@ class Server:
         service = self.service
         service.draining, service.phase = True, "draining"
         log.info("ending: %d requests are in flight", service.engine.in_flight)
-        try:
-            await asyncio.wait_for(service.engine.idle(), self.drain_s)
-        except TimeoutError:
+        idle, end = asyncio.create_task(service.engine.idle()), asyncio.create_task(self.end_asked.wait())
+        await asyncio.wait((idle, end), timeout=self.drain_s, return_when=asyncio.FIRST_COMPLETED)
+        if not idle.done():
             service.engine.fail_all(unavailable("the server is shutting down", "shutting_down"))
+        for task in (idle, end):
+            task.cancel()
 
     async def watch_parent(self, parent_pid: int) -> None:
         """Polls, as it works on every system and whichever thread of the parent started us."""

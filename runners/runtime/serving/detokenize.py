@@ -14,13 +14,19 @@ from collections.abc import Callable, Sequence
 class StopMatcher:
     """Finds the stop string that is complete first; of several that end at one character, the longest.
 
-    The rule looks at characters alone, so the way in which text arrives in pieces never changes the result.
+    The rule looks at characters alone, so the way in which text arrives in pieces never changes the result. The stop
+    string itself is given out only with `include_stop`.
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Sequence[str], *, include_stop: bool = False) -> None:
         self.stops = tuple(stops)
-        self.stopped = False
+        self.found: str | None = None
+        self._include_stop = include_stop
         self._held = ""
+
+    @property
+    def stopped(self) -> bool:
+        return self.found is not None
 
     def push(self, text: str) -> str:
         """Text that is now certain: everything before a stop string, nothing that may yet begin one."""
@@ -31,8 +37,9 @@ class StopMatcher:
         window = self._held + text
         match = self._first_match(window)
         if match is not None:
-            self.stopped, self._held = True, ""
-            return window[:match]
+            at, self.found = match
+            self._held = ""
+            return window[:at] + (self.found if self._include_stop else "")
         keep = self._tail_len(window)
         self._held = window[len(window) - keep :]
         return window[: len(window) - keep]
@@ -42,9 +49,10 @@ class StopMatcher:
         held, self._held = self._held, ""
         return held
 
-    def _first_match(self, window: str) -> int | None:
-        ends = [(at + len(stop), at) for stop in self.stops if (at := window.find(stop)) >= 0]
-        return min(ends)[1] if ends else None
+    def _first_match(self, window: str) -> tuple[int, str] | None:
+        """Where the stop string begins, and which it is."""
+        ends = [(at + len(stop), at, stop) for stop in self.stops if (at := window.find(stop)) >= 0]
+        return min(ends)[1:] if ends else None
 
     def _tail_len(self, window: str) -> int:
         longest = min(max(map(len, self.stops)) - 1, len(window))
@@ -60,10 +68,17 @@ class Detokenizer:
     The text of the first `min_tokens` tokens is not searched for stop strings.
     """
 
-    def __init__(self, token_bytes: Callable[[int], bytes], stops: Sequence[str] = (), min_tokens: int = 0) -> None:
+    def __init__(
+        self,
+        token_bytes: Callable[[int], bytes],
+        stops: Sequence[str] = (),
+        min_tokens: int = 0,
+        *,
+        include_stop: bool = False,
+    ) -> None:
         self._token_bytes = token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._matcher = StopMatcher(stops)
+        self._matcher = StopMatcher(stops, include_stop=include_stop)
         self._min_tokens = min_tokens
         self.num_tokens = 0
 
@@ -71,6 +86,11 @@ class Detokenizer:
     def stopped(self) -> bool:
         """A stop string is complete: nothing more will be given out."""
         return self._matcher.stopped
+
+    @property
+    def found_stop(self) -> str | None:
+        """The stop string that is complete."""
+        return self._matcher.found
 
     def push(self, token_id: int) -> str:
         """Take one token; gives the text that is certain by now, often empty."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from runners.runtime.engine import EngineStats
+from runners.runtime.serving.messages import Ready
 from runners.runtime.serving.steps import FIELDS
 
 TTFT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 6.0, 12.0, 30.0, 60.0)
@@ -68,9 +69,12 @@ class ServerMetrics:
             self._itl.observe(now_s - last_token_s)
 
     def finished(self, reason: str, duration_s: float) -> None:
-        """A request ended: stop, length or abort."""
+        """A request ended: stop, length, abort or error."""
         self._finished.labels(self._model, reason).inc()
         self._e2e.observe(duration_s)
+
+    def loaded(self, ready: Ready) -> None:
+        pass
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from runners.runtime.serving.chat_format import REASONING_PARSERS, TOOL_CALL_PARSERS
 from runners.runtime.serving.messages import EngineConfig
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """`model` is a registered name or the path of a GGUF file. At most `max_num_seqs + max_waiting` requests are
-    in flight. `drain_s` is how long an end on SIGTERM waits for them. None leaves the choice to the executor."""
+    """`model` is a registered name or the path of a GGUF file. At most `max_num_seqs + max_waiting` sequences are
+    in flight. `drain_s` is how long an end on SIGTERM waits for them, `keep_alive_s` how long a stream may be silent
+    (0: for ever). None leaves the choice to the executor."""
 
     model: str
     host: str
@@ -30,6 +32,9 @@ class ServerOptions:
     threads: int | None
     max_waiting: int
     drain_s: float
+    keep_alive_s: float
+    tool_call_parser: str
+    reasoning_parser: str
     detached: bool
 
     @property
@@ -98,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--threads", type=_positive, help="compute threads")
     add("--max-waiting", type=_count, default=1024, help="requests taken beyond --max-num-seqs")
     add("--drain-s", type=_seconds, default=5.0, help="how long SIGTERM waits for requests in flight")
+    add("--keep-alive-s", type=_seconds, default=5.0, help="comment on a stream after that much silence; 0: never")
+    add("--tool-call-parser", choices=TOOL_CALL_PARSERS, default="auto", help="how the model writes its tool calls")
+    add("--reasoning-parser", choices=REASONING_PARSERS, default="auto", help="how the model writes its thoughts")
     add("--detached", action="store_true", help="outlive the process that started this one")
     return parser
 

@@ -8,37 +8,50 @@ time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from runners.runtime.engine import RequestTiming
 from runners.runtime.sequence import TokenLogprobs
+from runners.runtime.serving.chat_output import ChatOutput, Part
 from runners.runtime.serving.detokenize import Detokenizer
 from runners.runtime.serving.errors import ApiError
+from runners.runtime.serving.tool_calls.call import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
     """News of one sequence: text and how many tokens came since the last; `finish_reason` only in the last.
 
-    `num_tokens` is how many tokens the engine made, also where their text is still held back. `logprobs` has one entry
-    for each of them, where the request asked for them.
+    `num_tokens` is how many tokens the engine made, also where their text is still held back; `logprobs` has one entry
+    for each of them where they were asked for. `calls` are (index in the answer, call).
     """
 
     text: str
     num_tokens: int
     finish_reason: str | None = None
     logprobs: tuple[TokenLogprobs, ...] = ()
+    reasoning: str = ""
+    calls: tuple[tuple[int, ToolCall], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StopTokens:
+    """`asked` are those that the client named; the text of `hidden` ones does not belong to the answer they end."""
+
+    asked: frozenset[int] = frozenset()
+    hidden: frozenset[int] = frozenset()
 
 
 class SequenceStream:
     """Open → (stopping, when a stop string is complete) → finished or failed.
 
     `wake` is set at each change; the sequences of one HTTP request share it. `prompt_field` is what the client
-    calls the prompt, for errors. `key` names it to the engine, once it is there.
+    calls the prompt, for errors. `key` names it to the engine, once it is there. `chat` takes a chat's text apart.
 
     `prompt_logprobs` has one entry per prompt token, null for the first; `embedding` is the normed last hidden state of
-    the prompt. The engine sets either, where it was asked for, before the sequence finishes.
+    the prompt. The engine sets either, where it was asked for, before the sequence finishes. `stop_reason` is the stop
+    string, or the client's stop token, that ended it.
     """
 
     def __init__(
@@ -49,6 +62,8 @@ class SequenceStream:
         wake: asyncio.Event,
         received_s: float,
         prompt_field: str = "prompt",
+        stop_tokens: StopTokens = StopTokens(),
+        chat: ChatOutput | None = None,
     ) -> None:
         self.request_id = request_id
         self.prompt_field = prompt_field
@@ -58,6 +73,7 @@ class SequenceStream:
         self.accepted = False
         self.error: ApiError | None = None
         self.finish_reason: str | None = None
+        self.stop_reason: str | int | None = None
         self.timing: RequestTiming | None = None
         self.last_token_s: float | None = None
         self.num_output_tokens = 0
@@ -65,10 +81,24 @@ class SequenceStream:
         self.embedding: tuple[float, ...] | None = None
         self._detokenizer = detokenizer
         self._wake = wake
+        self._stop_tokens = stop_tokens
+        self._last_token_id = -1
+        self._held_token_id: int | None = None  # a stop token, and not known yet to be the last
+        self._chat = chat
         self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[tuple[int, ToolCall]] = []
         self._num_unsent = 0
         self._logprobs: list[TokenLogprobs] = []
         self._last_sent = False
+
+    @property
+    def num_calls(self) -> int:
+        return self._chat.num_calls if self._chat else 0
+
+    @property
+    def num_reasoning_tokens(self) -> int:
+        return self._chat.num_reasoning_tokens if self._chat else 0
 
     @property
     def stopping(self) -> bool:
@@ -89,20 +119,50 @@ class SequenceStream:
             return
         self.num_output_tokens += 1
         self._num_unsent += 1
-        self._text.append(self._detokenizer.push(token_id))
         if logprobs is not None:
             self._logprobs.append(logprobs)
+        self._show_held_token()
+        self._last_token_id = token_id
+        if token_id in self._stop_tokens.hidden:
+            self._held_token_id = token_id
+        else:
+            self._say(self._detokenizer.push(token_id))
         self._wake.set()
 
     def finish(self, reason: str, timing: RequestTiming | None) -> None:
         """The engine holds nothing of it any more."""
         if self.closed:
             return
+        if reason == "stop":
+            self._held_token_id = None
+            self.stop_reason = self._last_token_id if self._last_token_id in self._stop_tokens.asked else None
+        self._show_held_token()
         if not self._detokenizer.stopped:
-            self._text.append(self._detokenizer.finish())
-        self.finish_reason = "stop" if self._detokenizer.stopped else reason
+            self._say(self._detokenizer.finish())
+        if self._chat is not None:
+            self._keep(self._chat.finish())
+        if self._detokenizer.stopped:
+            reason, self.stop_reason = "stop", self._detokenizer.found_stop
+        self.finish_reason = reason
         self.timing = timing
         self._wake.set()
+
+    def _show_held_token(self) -> None:
+        """A stop token that did not end the sequence is text like any other."""
+        if self._held_token_id is not None:
+            self._say(self._detokenizer.push(self._held_token_id))
+            self._held_token_id = None
+
+    def _say(self, text: str) -> None:
+        if self._chat is None:
+            self._text.append(text)
+        else:
+            self._keep(self._chat.push(text))
+
+    def _keep(self, part: Part) -> None:
+        self._text.append(part.text)
+        self._reasoning.append(part.reasoning)
+        self._calls += part.calls
 
     def fail(self, error: ApiError) -> None:
         if not self.closed:
@@ -117,9 +177,16 @@ class SequenceStream:
         last = self.finish_reason is not None and not self._last_sent
         if not self._num_unsent and not last:
             return None
-        delta = Delta("".join(self._text), self._num_unsent, self.finish_reason, tuple(self._logprobs))
-        self._text.clear()
-        self._logprobs.clear()
+        delta = Delta(
+            text="".join(self._text),
+            num_tokens=self._num_unsent,
+            finish_reason=self.finish_reason,
+            logprobs=tuple(self._logprobs),
+            reasoning="".join(self._reasoning),
+            calls=tuple(self._calls),
+        )
+        for taken in (self._text, self._reasoning, self._calls, self._logprobs):
+            taken.clear()
         self._num_unsent = 0
         self._last_sent = last or self._last_sent
         return delta
@@ -127,12 +194,23 @@ class SequenceStream:
 
 async def wait_accepted(streams: Sequence[SequenceStream], wake: asyncio.Event) -> None:
     """Until the engine has taken every sequence. Raises the ApiError of the first that it refused."""
+    await _wait_for_all(streams, wake, lambda stream: stream.accepted)
+
+
+async def wait_finished(streams: Sequence[SequenceStream], wake: asyncio.Event) -> None:
+    """Until every sequence has finished. Raises the ApiError of the first that failed."""
+    await _wait_for_all(streams, wake, lambda stream: stream.finish_reason is not None)
+
+
+async def _wait_for_all(
+    streams: Sequence[SequenceStream], wake: asyncio.Event, is_done: Callable[[SequenceStream], bool]
+) -> None:
     while True:
         wake.clear()
         for stream in streams:
             if stream.error is not None:
                 raise stream.error
-        if all(stream.accepted for stream in streams):
+        if all(map(is_done, streams)):
             return
         await wake.wait()
 

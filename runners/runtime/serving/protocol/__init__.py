@@ -3,7 +3,3 @@
 Null means "not given". A field that would change the answer and that the server does not have is refused by name; an
 unknown one is ignored and logged once. Lengths against the model's context are the API's business, not ours.
 """
-from runners.runtime.serving.protocol.body import parse as parse
-from runners.runtime.serving.protocol.chat import ChatBody as ChatBody
-from runners.runtime.serving.protocol.completions import CompletionBody as CompletionBody
-from runners.runtime.serving.protocol.generation import GenerationBody as GenerationBody

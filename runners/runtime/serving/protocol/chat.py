@@ -60,7 +60,7 @@ class ChatTextFields(BaseModel):
         if self.add_generation_prompt and "add_generation_prompt" in self.model_fields_set:
             raise bad_field("continue_final_message", "is not allowed beside add_generation_prompt: true")
         last = self.messages[-1]
-        if last.role != "assistant" or not last.content:
+        if last.role != "assistant" or not (last.content or "").strip():
             raise bad_field("continue_final_message", "needs a last message of role assistant that has content")
 
     def _check_tools(self) -> None:
@@ -100,15 +100,15 @@ class ChatBody(ChatTextFields, GenerationBody):
         return self.top_logprobs if self.logprobs else None
 
     @property
-    def asked_structure(self) -> tuple[str, Structure] | None:
+    def structure(self) -> Structure | None:
         if self.choice.forced:
-            return "tools", forced_structure(self.tools, self.choice, parallel=self.parallel_tool_calls)
-        return super().asked_structure
+            return forced_structure(self.tools, self.choice, parallel=self.parallel_tool_calls)
+        return super().structure
 
     def check(self) -> None:
         super().check()
         self.check_text()
         if self.top_logprobs and not self.logprobs:
             raise bad_field("top_logprobs", "is allowed only with logprobs: true")
-        if self.choice.forced and (asked := super().asked_structure) is not None:
-            raise bad_field("tool_choice", f"asks for a call, which {asked[0]} would not allow")
+        if self.choice.forced and (asked := super().structure) is not None:
+            raise bad_field("tool_choice", f"asks for a call, which {asked.field} would not allow")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -137,12 +138,12 @@ class GenerationBody(RequestBody):
         return self.prompt_logprobs
 
     @property
-    def asked_structure(self) -> tuple[str, Structure] | None:
-        """What the output must match, and the field that asks for it, as the client called it."""
+    def structure(self) -> Structure | None:
+        """What the output must match; it knows the field that asks for it, as the client called it."""
         for name in STRUCTURE_FIELDS:
             structure: Structure | None = getattr(self, name)
             if structure is not None:
-                return name, structure
+                return replace(structure, field=name)
         return None
 
     def check(self) -> None:
@@ -180,5 +181,5 @@ class GenerationBody(RequestBody):
             bad_token_ids=bad_token_ids,
             logprobs=self.num_logprobs,
             prompt_logprobs=self.num_prompt_logprobs,
-            structure=self.asked_structure[1] if self.asked_structure else None,
+            structure=self.structure,
         )

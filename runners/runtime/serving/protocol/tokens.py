@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator
 
-from runners.runtime.serving.protocol.body import RequestBody
+from runners.runtime.serving.protocol.body import RequestBody, read_json
 from runners.runtime.serving.protocol.chat import ChatTextFields
 from runners.runtime.serving.protocol.fields import token_ids_of
 
@@ -42,3 +42,8 @@ class DetokenizeBody(RequestBody):
 
     model: str | None = None
     tokens: Annotated[tuple[int, ...], BeforeValidator(_token_ids)]
+
+
+def asks_for_chat(raw: bytes) -> bool:
+    """Whether a body of /tokenize has `messages`. Raises ApiError 400 for what is no JSON object."""
+    return "messages" in read_json(raw)

@@ -66,15 +66,17 @@ def forced_structure(tools: list[Tool], choice: ToolChoice, *, parallel: bool) -
     """What the output must match where `choice` is required or named."""
     if choice.kind == "named":
         (tool,) = [tool for tool in tools if tool.function.name == choice.name]
-        return Structure("json_schema", json.dumps(_parameters(tool), ensure_ascii=False))
+        return Structure("json_schema", json.dumps(_parameters(tool), ensure_ascii=False), field="tools")
     schema = {
         "type": "array",
         "minItems": 1,
         "maxItems": MAX_CALLS if parallel else 1,
         "items": {"anyOf": [_call_schema(tool, index) for index, tool in enumerate(tools)]},
-        "$defs": {_definition(i): _moved(_parameters(tool), f"#/$defs/{_definition(i)}") for i, tool in enumerate(tools)},
+        "$defs": {
+            _definition(i): _moved(_parameters(tool), f"#/$defs/{_definition(i)}") for i, tool in enumerate(tools)
+        },
     }
-    return Structure("json_schema", json.dumps(schema, ensure_ascii=False))
+    return Structure("json_schema", json.dumps(schema, ensure_ascii=False), field="tools")
 
 
 def _parameters(tool: Tool) -> dict[str, Any]:
