@@ -1,18 +1,24 @@
-"""Every page on a phone, light and dark: nothing wider than the screen, nothing in the console."""
+"""Every page at the widths of a desk and a phone, light and dark: nothing wider than the screen, nothing in the
+console, nothing serious that axe finds. A picture of each is kept in `.screens/` at the top of the checkout, for a
+reviewer's eye."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, ViewportSize
 from whole_lab import WholeLab
 
 from browser.visit import Errors, sign_in
 
-# Swagger's own page knows no dark.
-ALWAYS_LIGHT = {"/api/v1/docs"}
-PHONE = ViewportSize(width=390, height=844)
+# Swagger's own page, which knows no dark.
+NOT_OURS = {"/api/v1/docs"}
+SIZES = (ViewportSize(width=1440, height=900), ViewportSize(width=390, height=844))
+SCREENS = Path(__file__).resolve().parent.parent.parent / ".screens"
 WIDER_THAN_THE_SCREEN = """() => {
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= width) return [];
@@ -69,23 +75,47 @@ def pages(lab: WholeLab) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size["width"]))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_fits_a_phone(
-    scheme: Literal["light", "dark"], chromium: Browser, lab: WholeLab, pages: list[str], errors: Errors
+def test_every_page_fits_its_screen_and_is_accessible(
+    scheme: Literal["light", "dark"],
+    size: ViewportSize,
+    chromium: Browser,
+    lab: WholeLab,
+    pages: list[str],
+    errors: Errors,
 ) -> None:
-    context = chromium.new_context(viewport=PHONE, color_scheme=scheme, base_url=lab.url)
+    context = chromium.new_context(viewport=size, color_scheme=scheme, base_url=lab.url, reduced_motion="reduce")
     page = context.new_page()
     errors.watch(page)
-    page.goto("/accounts/login/")
-    too_wide = {"/accounts/login/": page.evaluate(WIDER_THAN_THE_SCREEN)}
+    faults: dict[str, list[str]] = {}
+    visit(page, "/accounts/login/")
+    faults["/accounts/login/"] = faults_of(page, scheme, size)
     sign_in(page, lab)
     for path in pages:
         visit(page, path)
-        too_wide[path] = page.evaluate(WIDER_THAN_THE_SCREEN)
-        is_dark = page.evaluate(BRIGHTNESS) < 128
-        assert is_dark == (scheme == "dark" and path not in ALWAYS_LIGHT), path
-    assert {path: wide for path, wide in too_wide.items() if wide} == {}
+        faults[path] = faults_of(page, scheme, size)
     context.close()
+    wrong = [f"{path}: {fault}" for path, found in faults.items() for fault in found]
+    assert not wrong, "\n".join(wrong)
+
+
+def faults_of(page: Page, scheme: str, size: ViewportSize) -> list[str]:
+    """What is wrong with the page that is shown; keeps a picture of it."""
+    path = urlsplit(page.url).path
+    SCREENS.mkdir(exist_ok=True)
+    name = path.strip("/").replace("/", "-") or "home"
+    page.screenshot(path=SCREENS / f"{name}-{size['width']}-{scheme}.png", full_page=True)
+    faults = [f"too wide: {wide}" for wide in page.evaluate(WIDER_THAN_THE_SCREEN)]
+    if path in NOT_OURS:
+        return faults
+    if (page.evaluate(BRIGHTNESS) < 128) != (scheme == "dark"):
+        faults.append(f"not {scheme}")
+    for violation in Axe().run(page).response["violations"]:
+        if violation["impact"] in ("serious", "critical"):
+            where = [node["target"] for node in violation["nodes"][:3]]
+            faults.append(f"{violation['id']} ({violation['impact']}): {where}")
+    return faults
 
 
 def visit(page: Page, path: str) -> None:
