@@ -20,3 +20,13 @@ def reap() -> None:
 @shared_task(name="experiments.tasks.purge_deleted", ignore_result=True)  # type: ignore[untyped-decorator]
 def purge_deleted() -> None:
     services.purge_deleted()
+
+
+@shared_task(name="experiments.tasks.send_webhooks", ignore_result=True)  # type: ignore[untyped-decorator]
+def send_webhooks() -> None:
+    services.start_sending()
+
+
+@shared_task(name="experiments.tasks.forget_deliveries", ignore_result=True)  # type: ignore[untyped-decorator]
+def forget_deliveries() -> None:
+    services.forget_deliveries()

@@ -60,6 +60,9 @@ CONTENT_SECURITY_POLICY = {
     "frame-ancestors": "'none'",
 }
 
+# Webhooks may go to addresses of this machine and of private networks: for a lab whose operators are trusted with them.
+LAB_WEBHOOK_PRIVATE = os.environ.get("LAB_WEBHOOK_PRIVATE") == "1"
+
 # Application -----------------------------------------------------------------------------------------------
 ROOT_URLCONF = "labsite.urls"
 ASGI_APPLICATION = "labsite.asgi.application"
@@ -148,6 +151,12 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
     "place-runs": {"task": "experiments.tasks.place_runs", "schedule": 2.0, "options": {"expires": 4.0}},
     "reap": {"task": "experiments.tasks.reap", "schedule": 2.0, "options": {"expires": 4.0}},
+    "send-webhooks": {"task": "experiments.tasks.send_webhooks", "schedule": 2.0, "options": {"expires": 4.0}},
+    "forget-deliveries": {
+        "task": "experiments.tasks.forget_deliveries",
+        "schedule": 3600.0,
+        "options": {"expires": 600.0},
+    },
     "purge-deleted": {"task": "experiments.tasks.purge_deleted", "schedule": 3600.0, "options": {"expires": 600.0}},
 }
 

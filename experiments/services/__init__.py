@@ -13,19 +13,25 @@ from experiments.services.pausing import pause_experiment, resume_experiment
 from experiments.services.placing import place_runs, request_placement
 from experiments.services.reaping import reap
 from experiments.services.submit import Submission, submit_experiment, submit_once
+from experiments.services.webhook_sending import forget_deliveries, start_sending
+from experiments.services.webhooks import change_webhook, create_webhook, delete_webhook, try_webhook
 
 __all__ = [
     "Edit",
     "Submission",
     "cancel_experiment",
     "cancel_run",
+    "change_webhook",
     "claim",
     "clone_document",
     "clone_experiment",
     "confirm_ended",
+    "create_webhook",
     "delete_experiment",
+    "delete_webhook",
     "edit_experiment",
     "finish_attempt",
+    "forget_deliveries",
     "lose_attempt",
     "pause_experiment",
     "place_runs",
@@ -34,7 +40,9 @@ __all__ = [
     "request_placement",
     "restore_experiment",
     "resume_experiment",
+    "start_sending",
     "stop_experiment",
     "submit_experiment",
     "submit_once",
+    "try_webhook",
 ]

@@ -12,6 +12,7 @@ from experiments.lifecycle import Stop, Verdict, judge_loss, judge_report, judge
 from experiments.models import ATTEMPT_LIVE, RUN_ENDED, Attempt, AttemptState, Run, RunState
 from experiments.services.follow_up import follow_up, keep_results
 from experiments.services.locks import lock_run
+from experiments.services.webhook_events import tell_run
 from hardware.models import Node
 from hardware.services import mark_idle
 from runners.spec import RunSpec
@@ -136,4 +137,6 @@ def _apply(run: Run, attempt: Attempt, verdict: Verdict) -> None:
         final_attempt=attempt if ended else None,
     )
     mark_idle(attempt.node_id)
+    if verdict.run == RunState.FAILED:
+        tell_run(run.pk, "run.failed")
     transaction.on_commit(partial(follow_up, run.pk, run.experiment_id))

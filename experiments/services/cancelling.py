@@ -14,6 +14,7 @@ from experiments.models import EXPERIMENT_OPEN, RUN_ENDED, Experiment, Experimen
 from experiments.services.attempts import drop_assignment
 from experiments.services.follow_up import follow_up
 from experiments.services.locks import lock_placing, lock_run
+from experiments.services.webhook_events import tell_experiment_ended
 from labsite.accounts.audit import record
 from labsite.accounts.models import User
 from labsite.accounts.permissions import require_control
@@ -48,10 +49,14 @@ def stop_experiment(experiment_id: int, reason: str) -> bool:
     return True
 
 
+@transaction.atomic
 def end_experiment(experiment_id: int, reason: str) -> bool:
     """ACTIVE or PAUSED → CANCELLED; its runs are left to `stop_runs_of`, after the commit. False where it had ended."""
     unended = Experiment.objects.filter(pk=experiment_id, state__in=EXPERIMENT_OPEN)
-    return bool(unended.update(state=ExperimentState.CANCELLED, reason=reason, ended_at=timezone.now()))
+    ended = unended.update(state=ExperimentState.CANCELLED, reason=reason, ended_at=timezone.now())
+    if ended:
+        tell_experiment_ended(experiment_id)
+    return bool(ended)
 
 
 def stop_runs_of(experiment_id: int, reason: str) -> None:

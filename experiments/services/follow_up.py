@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 
+from django.db import transaction
 from django.utils import timezone
 
-from experiments.models import EXPERIMENT_OPEN, RUN_ENDED, Experiment, ExperimentState, Run
+from experiments.models import EXPERIMENT_OPEN, RUN_ENDED, Experiment, ExperimentState, Run, RunState
 from experiments.results import store_results
 from experiments.services.placing import place_runs
+from experiments.services.webhook_events import tell_experiment_ended, tell_run
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +33,30 @@ def keep_results(run_id: int) -> None:
     if run.state not in RUN_ENDED or run.final_attempt is None:
         return
     try:
-        store_results(run)
+        with transaction.atomic():
+            store_results(run)
+            _tell_if_invalid(run_id)
     except Exception as error:
         log.exception("run %s: results could not be computed", run_id)
         message = f"results could not be computed: {type(error).__name__}: {error}"
-        Run.objects.filter(pk=run_id).update(valid=False, reasons=["results_failed"], reason=message)
+        with transaction.atomic():
+            Run.objects.filter(pk=run_id).update(valid=False, reasons=["results_failed"], reason=message)
+            _tell_if_invalid(run_id)
 
 
+def _tell_if_invalid(run_id: int) -> None:
+    if Run.objects.filter(pk=run_id, state=RunState.SUCCEEDED, valid=False).exists():
+        tell_run(run_id, "run.invalid")
+
+
+@transaction.atomic
 def settle_experiment(experiment_id: int) -> bool:
     """ACTIVE or PAUSED → DONE when every run has ended. Looks after the commit of a run's end, so that of two last
     runs that end together at least one sees both."""
     if Run.objects.filter(experiment_id=experiment_id).exclude(state__in=RUN_ENDED).exists():
         return False
     unended = Experiment.objects.filter(pk=experiment_id, state__in=EXPERIMENT_OPEN)
-    return bool(unended.update(state=ExperimentState.DONE, ended_at=timezone.now()))
+    done = unended.update(state=ExperimentState.DONE, ended_at=timezone.now())
+    if done:
+        tell_experiment_ended(experiment_id)
+    return bool(done)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import redis
+from django.db import transaction
 from django.db.models import Min, Q
 from django.utils import timezone
 
@@ -37,6 +38,7 @@ from experiments.services.attempts import confirm_ended, finish_attempt, lose_at
 from experiments.services.cancelling import stop_experiment, stop_run, stop_runs_of
 from experiments.services.follow_up import keep_results, settle_experiment
 from experiments.services.placing import place_runs, send_attempts
+from experiments.services.webhook_events import tell_node_lost
 from hardware.models import HEARTBEAT_S, LEASE_S, Node, NodeState
 from hardware.services import ensure_broker_users, mark_busy, mark_idle, mark_lost
 
@@ -92,8 +94,12 @@ def _lose_silent_nodes(now: dt.datetime, watching_since: dt.datetime) -> None:
         if node.last_seen_at is None:
             return
         blind_s = max(0.0, (watching_since - node.last_seen_at).total_seconds())
-        if node.is_lost(now, blind_s) and mark_lost(node.pk, node.last_seen_at):
-            log.warning("node %s is lost: no word since %s", node.slug, node.last_seen_at.isoformat())
+        if not node.is_lost(now, blind_s):
+            return
+        with transaction.atomic():
+            if mark_lost(node.pk, node.last_seen_at):
+                tell_node_lost(node)
+                log.warning("node %s is lost: no word since %s", node.slug, node.last_seen_at.isoformat())
 
     live = Node.objects.filter(state__in=[NodeState.ONLINE, NodeState.BUSY, NodeState.DRAINING])
     _each(list(live), lose_node)
