@@ -75,8 +75,8 @@ def scale_for(unit: str, largest: float | None) -> Scale:
 
 
 def digits(value: float) -> str:
-    """Three significant digits, without an exponent, thousands set apart by a thin space."""
-    if value == 0:
+    """Three significant digits, without an exponent, thousands set apart by a thin space; at most six places."""
+    if abs(value) < 0.5e-6:
         return "0"
     if not math.isfinite(value):
         return str(value)

@@ -30,11 +30,11 @@ def curve_figure(trials: Sequence[TrialDistribution], metric: str, unit: str) ->
     scale = _scale(trials, unit)
     curves = [
         go.Scatter(
-            x=[0 if trial.pooled.shares[0] else trial.pooled.values[0] * scale.factor, *_scaled(trial, scale)],
+            x=[trial.pooled.values[0] * scale.factor, *(value * scale.factor for value in trial.pooled.values)],
             y=[0.0, *(100 * share for share in trial.pooled.shares)],
             name=_label(trial),
             mode="lines",
-            line={"color": _hue(trial), "width": 1.8, "dash": "dash" if trial.modelled else "solid", "shape": "linear"},
+            line={"color": _hue(trial), "width": 1.8, "dash": "dash" if trial.modelled else "solid"},
             hovertemplate=f"{_label(trial)}<br>%{{y:.3~g}} % at most %{{x:.4~g}} {scale.unit}<extra></extra>",
         )
         for trial in trials
@@ -76,10 +76,6 @@ def _five_numbers(trial: TrialDistribution, scale: Scale) -> dict[str, list[floa
 
 def _scale(trials: Sequence[TrialDistribution], unit: str) -> Scale:
     return scale_for(unit, max((trial.pooled.quantile(0.5) for trial in trials), default=None))
-
-
-def _scaled(trial: TrialDistribution, scale: Scale) -> list[float]:
-    return [value * scale.factor for value in trial.pooled.values]
 
 
 def _label(trial: TrialDistribution) -> str:

@@ -52,6 +52,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         "modelled": modelled,
         "live": live_figures(modelled=modelled),
         "charts": CHARTS,
+        "ended": run.state in RUN_ENDED,
         "expected": run.spec["workload"].get("num_requests"),
         "spec_text": json.dumps(run.spec, indent=2, ensure_ascii=False),
         "facts_text": json.dumps((attempt.report or {}).get("facts", {}), indent=2, ensure_ascii=False)

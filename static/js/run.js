@@ -75,6 +75,11 @@ function appendLog(event) {
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
+function showPhase(phase) {
+  const element = document.getElementById("phase");
+  if (element) element.textContent = phase.replace("_", " ");
+}
+
 function startAttempt(number) {
   seen.attempt = number;
   seen.seq = 0;
@@ -90,7 +95,7 @@ function take(id, event) {
   seen.seq = seq;
   if (event.kind === "sample") samples.push(event);
   else if (event.kind === "log") appendLog(event);
-  else if (event.kind === "status") document.getElementById("phase").textContent = event.phase.replace("_", " ");
+  else if (event.kind === "status") showPhase(event.phase);
 }
 
 function onMessage(message) {

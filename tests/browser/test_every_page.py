@@ -122,6 +122,6 @@ def visit(page: Page, path: str) -> None:
     answer = page.goto(path)
     assert answer is not None and answer.status == 200, path
     page.evaluate("document.fonts.ready")
-    # Charts are drawn after the page is there.
-    for chart in page.locator("[data-figure]").all():
+    # Charts are drawn after the page is there; those of a run once its stored samples have come.
+    for chart in page.locator("[data-figure], [data-clock]").all():
         chart.locator(".main-svg").first.wait_for()
