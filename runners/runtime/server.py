@@ -156,14 +156,15 @@ class Server:
         service.phase = "fetching the model"
         path = await asyncio.to_thread(fetch_model, self.options.model)
         service.phase = ENGINE_LOADS
-        service.engine.start(self.options.engine_config(path))
+        config = self.options.engine_config(path)
+        service.engine.start(config)
         try:
             tokenizer, form = await asyncio.to_thread(self.load_tokenizer, path)
         except ModelFileError as error:
             raise StartError(str(error)) from error
         facts = await service.engine.ready
         service.loaded = Loaded(tokenizer, facts, form)
-        service.metrics.loaded(facts)
+        service.metrics.loaded(facts, config)
         service.phase = "ready"
 
     def load_tokenizer(self, path: Path) -> tuple[Tokenizer, ChatFormat]:

@@ -255,6 +255,8 @@ class EngineClient:
 
     def _close(self, stream: SequenceStream, reason: str, timing: RequestTiming | None) -> None:
         self._forget(stream.key)
+        if timing is not None:
+            self._metrics.timed(len(stream.prompt_ids), stream.num_output_tokens, timing)
         if not stream.closed:
             stream.finish(reason, timing)
             self._metrics.finished(stream.finish_reason or reason, time.monotonic() - stream.received_s)

@@ -71,7 +71,7 @@ class PromptEncoder:
         return _left_open(text, str(messages[-1]["content"])) if body.continue_final_message else text
 
     def bad_token_ids(self, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-        """Each word as it begins a text and as it follows a space, for which most vocabularies have tokens of its own."""
+        """Each word as it begins a text and as it follows a space, which most vocabularies spell otherwise."""
         banned: list[tuple[int, ...]] = []
         for index, word in enumerate(words):
             bare = self._ids(word.lstrip(), f"bad_words.{index}")

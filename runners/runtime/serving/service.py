@@ -99,10 +99,11 @@ class Service:
             )
 
     async def open_generation(self, body: GenerationBody, request_id: str, received_s: float) -> Job:
-        """Tokenise in a thread and give every sequence to the engine. Raises ApiError, and leaves nothing there then."""
+        """Tokenise in a thread and give every sequence to the engine. Raises ApiError, having left nothing there."""
         loaded = self.check_ready()
         job, params = await asyncio.to_thread(prepare_generation, loaded, body)
         self._check_room(len(params), "n" if body.n > 1 else "prompt")
+        self.metrics.asked(body.n, [param.max_tokens for param in params])
         show = shown_bytes(loaded, body)
         stop_tokens = stop_tokens_of(body, loaded.tokenizer.eos_ids)
         try:
