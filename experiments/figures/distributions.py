@@ -9,8 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from experiments.analysis.distributions import Pooled
-from experiments.display import Scale, name_of, scale_for
 from experiments.figures.style import HUES, as_json, layout
+from runners.display import Scale, name_of, scale_for
 
 WHISKERS = (0.01, 0.99)
 

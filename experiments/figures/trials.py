@@ -7,8 +7,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from experiments.display import name_of, scale_for, settings_label
 from experiments.figures.style import HUES, as_json, layout
+from runners.display import name_of, scale_for, settings_label
 
 
 def tradeoff_figure(trials: Iterable[Mapping[str, Any]], x: str, y: str, front: Sequence[int] = ()) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.display import setting_value
 from experiments.form.changes import ARRIVALS, EACH, ENDS, LENGTHS, axes_of, objective, read
 from experiments.form.offer import Offer
 from experiments.form.settings import Setting, axis_settings, leaves, setting
+from runners.display import setting_value
 from runners.document import FieldError
 
 PERCENTILES = (EACH, "p50", "p90", "p95", "p99")

@@ -13,13 +13,13 @@ from experiments.analysis.compare import COMPARED, TrialResult, compare_trials
 from experiments.analysis.distributions import pool
 from experiments.analysis.pareto import pareto_front
 from experiments.comparison import MAX_TRIALS, distributions_of, readable_trials, results_of
-from experiments.display import settings_label
 from experiments.figures.distributions import TrialDistribution, box_figure, curve_figure
 from experiments.figures.trials import tradeoff_figure
 from experiments.models import Trial
 from experiments.pages.access import person
 from experiments.pages.trial_picker import offered_trials
 from experiments.selectors import TrialWithRuns, readable_experiments
+from runners.display import settings_label
 
 DEFAULT_X, DEFAULT_Y, DEFAULT_LATENCY = "interactivity", "output_throughput", "ttft"
 LATENCIES = ("ttft", "effective_ttft", "tpot", "itl", "icl", "e2el", "interactivity", "queue_wait", "prefill_time")

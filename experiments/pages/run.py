@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from experiments.display import NAMES, name_of
 from experiments.figures.run import live_figures, timeline_figure
 from experiments.figures.steps import steps_figure
 from experiments.models import RUN_ENDED, Attempt, Run
@@ -23,6 +22,7 @@ from experiments.steps import shown_steps
 from experiments.waiting import explain_waiting
 from hardware.models import NodeKind
 from labsite.accounts.permissions import AccessDenied, may_control
+from runners.display import NAMES, name_of
 from runners.validity import THRESHOLDS
 
 TIMELINE_REQUESTS = 400

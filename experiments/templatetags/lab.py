@@ -1,4 +1,4 @@
-"""Filters and tags of the pages; what they write is decided in experiments.display."""
+"""Filters and tags of the pages; what they write is decided in runners.display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from experiments import display
+from runners import display
 
 register = template.Library()
 register.filter("metric_name", display.name_of)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from experiments.display import digits
 from labsite.demo.client import Json
 from labsite.demo.watch import settings_text
+from runners.display import digits
 
 
 def _milliseconds(value: float) -> str:
