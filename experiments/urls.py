@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from experiments.pages import compare, experiment, home, new, run
+from labsite.accounts.signing_in import SignInView, SignOutView
 
 urlpatterns = [
     path("", home.home, name="home"),
     path("now", home.home_now, name="home-now"),
-    path("accounts/login/", LoginView.as_view(template_name="accounts/login.html"), name="login"),
-    path("accounts/logout/", LogoutView.as_view(), name="logout"),
+    path("accounts/login/", SignInView.as_view(), name="login"),
+    path("accounts/logout/", SignOutView.as_view(), name="logout"),
     path("experiments/", home.experiment_list, name="experiments"),
     path("experiments/new/", new.new_experiment, name="experiment-new"),
     path("experiments/new/check", new.check_experiment, name="experiment-check"),

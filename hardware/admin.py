@@ -19,6 +19,7 @@ from hardware.admin_form import NodeForm
 from hardware.models import Chip, Node
 from hardware.selectors import live_run_id, nodes_operated_by
 from hardware.services import issue_join_token
+from labsite.accounts.audited_admin import AuditedAdmin
 from labsite.accounts.models import Role
 from labsite.accounts.permissions import has_role_anywhere
 
@@ -61,7 +62,7 @@ class ChipAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Node)
-class NodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class NodeAdmin(AuditedAdmin, admin.ModelAdmin):  # type: ignore[type-arg]
     """An operator sees and changes the nodes of his projects; a superuser every node. Nodes are never deleted."""
 
     form = NodeForm
@@ -108,7 +109,7 @@ class NodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def save_model(self, request: HttpRequest, obj: Node, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
         if not change:
-            tell_join_command(request, obj, issue_join_token(obj))
+            tell_join_command(request, obj, issue_join_token(obj, by=request.user))
 
     @admin.display(description="chip")
     def chip_shown(self, node: Node) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -12,59 +11,16 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
-from hardware import services
 from hardware.errors import HardwareError
 from hardware.models import Node
-from hardware.selectors import live_run_id
+from hardware.node_actions import ACTIONS, NodeAction, join_command
 
 TEMPLATE = "admin/hardware/node/confirm_action.html"
 
 
-@dataclass(frozen=True)
-class NodeAction:
-    """`act` does it to one node; what it returns is a join token to tell."""
-
-    name: str
-    title: str
-    consequence: str
-    act: Callable[[Node], str | None]
-
-
-def _resume(node: Node) -> None:
-    services.resume(node, busy=live_run_id(node) is not None)
-
-
-ACTIONS = (
-    NodeAction(
-        "drain", "Drain", "They finish the run they have and take no other until they are resumed.", services.drain
-    ),
-    NodeAction("resume", "Resume", "They take runs again.", _resume),
-    NodeAction(
-        "retire",
-        "Retire",
-        "For good: their credentials are void, their agents stop, and a run under way goes to another node."
-        " Their results stay.",
-        services.retire,
-    ),
-    NodeAction(
-        "rotate",
-        "Rotate credentials of",
-        "Their credentials are void, their agents stop with the run they have, and each must join again with the"
-        " command shown next.",
-        services.rotate,
-    ),
-    NodeAction(
-        "issue_join_token",
-        "Show a join command for",
-        "An agent that joins with it takes the place of the one that is there; earlier unused commands are void.",
-        services.issue_join_token,
-    ),
-)
-
-
 def admin_actions() -> list[Callable[..., HttpResponse | None]]:
     """The actions as Django's admin takes them."""
-    return [_as_admin_action(action) for action in ACTIONS]
+    return [_as_admin_action(action) for action in ACTIONS.values()]
 
 
 def _as_admin_action(action: NodeAction) -> Callable[..., HttpResponse | None]:
@@ -98,7 +54,7 @@ def _ask(
 
 def _act(request: HttpRequest, node: Node, action: NodeAction) -> None:
     try:
-        token = action.act(node)
+        token = action.act(node, request.user)
     except HardwareError as error:
         messages.error(request, f"{node}: {error.message}")
         return
@@ -110,12 +66,10 @@ def _act(request: HttpRequest, node: Node, action: NodeAction) -> None:
 
 def tell_join_command(request: HttpRequest, node: Node, token: str) -> None:
     """Shows, once, the command that joins an agent as this node."""
-    url = request.build_absolute_uri("/").rstrip("/")
     text = format_html(
         "To join a machine as {}, run this on it within 15 minutes. It is shown this once, and works once:<br>"
-        "<code>inference-lab-node join {} --token {}</code>",
+        "<code>{}</code>",
         node,
-        url,
-        token,
+        join_command(request.build_absolute_uri("/"), token),
     )
     messages.warning(request, text)

@@ -18,7 +18,9 @@ from hardware.labels import check_labels
 from hardware.messages import JoinAnswer, JoinRequest
 from hardware.models import Chip, JoinToken, Node, NodeKind, NodeState
 from hardware.services.broker_users import broker_user
+from labsite.accounts.audit import record
 from labsite.accounts.models import Project
+from labsite.accounts.permissions import Person
 
 JOIN_TOKEN_LIFE = dt.timedelta(minutes=15)
 
@@ -79,7 +81,7 @@ def _chip_ids() -> list[str]:
 
 
 @transaction.atomic
-def issue_join_token(node: Node) -> str:
+def issue_join_token(node: Node, *, by: Person | None = None) -> str:
     """The plain token, shown once: opens one join within JOIN_TOKEN_LIFE. Older unused ones are void from now on."""
     now = timezone.now()
     held = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
@@ -88,6 +90,7 @@ def issue_join_token(node: Node) -> str:
     JoinToken.objects.filter(node=held, used_at=None, expires_at__gt=now).update(expires_at=now)
     plain = "join_" + secrets.token_urlsafe(32)
     JoinToken.objects.create(node=held, digest=digest_of(plain), expires_at=now + JOIN_TOKEN_LIFE)
+    record(by, "node.issue_join_token", held)
     return plain
 
 
@@ -105,6 +108,7 @@ def join(request: JoinRequest) -> JoinAnswer:
     node.facts = request.facts
     node.agent_version = request.agent_version
     node.save(update_fields=["api_digest", "broker_username", "broker_digest", "facts", "agent_version"])
+    record(None, "node.join", node, agent_version=request.agent_version)
     try:
         broker.set_user(broker_user(node))
     except redis.RedisError as error:

@@ -1,4 +1,4 @@
-"""The admin of people: users, projects with their members, API tokens.
+"""The admin of people: users, projects with their members, API tokens, and the audit log.
 
 A superuser sees all of it; a project's admin its members; anyone who gets in, his own tokens.
 """
@@ -15,9 +15,11 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from labsite.accounts.models import ApiToken, Membership, Project, Role, User
+from labsite.accounts.audit import entries_visible_to
+from labsite.accounts.audited_admin import AuditedAdmin
+from labsite.accounts.models import ApiToken, AuditEntry, Membership, Project, Role, User
 from labsite.accounts.permissions import has_role_anywhere, projects_of
-from labsite.accounts.tokens import create_token, revoke_token
+from labsite.accounts.tokens import TokenRefused, check_token, create_token, revoke_token
 
 # Roles say who may do what; groups would be a second place for the same rules.
 admin.site.unregister(Group)
@@ -29,7 +31,7 @@ class OwnMembershipInline(admin.TabularInline):  # type: ignore[type-arg]
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
+class UserAdmin(AuditedAdmin, DjangoUserAdmin):  # type: ignore[type-arg]
     fieldsets = (
         (None, {"fields": ("username", "password")}),
         ("Person", {"fields": ("first_name", "last_name", "email")}),
@@ -69,7 +71,7 @@ class MembershipInline(ByProjectAdminRole, admin.TabularInline):  # type: ignore
 
 
 @admin.register(Project)
-class ProjectAdmin(ByProjectAdminRole, admin.ModelAdmin):  # type: ignore[type-arg]
+class ProjectAdmin(AuditedAdmin, ByProjectAdminRole, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
     prepopulated_fields = {"slug": ("name",)}
@@ -92,6 +94,18 @@ class ProjectAdmin(ByProjectAdminRole, admin.ModelAdmin):  # type: ignore[type-a
         return ("slug",) if obj else ()
 
 
+class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Says beside the field what `create_token` would refuse."""
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        try:
+            check_token(cleaned.get("name", ""), cleaned.get("expires_at"))
+        except TokenRefused as error:
+            self.add_error(error.field, f"{error.message}; allowed: {error.allowed}")
+        return cleaned
+
+
 @admin.register(ApiToken)
 class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """The token is shown once, when it is made; afterwards it can only be revoked."""
@@ -99,6 +113,7 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("prefix", "name", "user", "created_at", "last_used_at", "expires_at", "revoked_at")
     list_filter = ("user",)
     list_select_related = ("user",)
+    form = ApiTokenForm
     fields = ("user", "name", "expires_at")
     actions = ("revoke",)
 
@@ -136,7 +151,7 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
-        new = create_token(obj.user, obj.name, obj.expires_at)
+        new = create_token(obj.user, obj.name, obj.expires_at, by=request.user)
         obj.pk, obj.prefix = new.record.pk, new.record.prefix
         text = format_html("The token of {}, shown this once: <code>{}</code>", obj.user, new.plain)
         messages.warning(request, text)
@@ -144,5 +159,37 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     @admin.action(description="Revoke the selected tokens", permissions=["view"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         for token in queryset:
-            revoke_token(token)
+            revoke_token(token, by=request.user)
         messages.success(request, f"{len(queryset)} token(s) revoked.")
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """The audit log, to be read alone: by a superuser all of it, by an admin that of his projects."""
+
+    list_display = ("at", "username", "action", "object_type", "object_name", "project", "via", "address")
+    list_filter = ("via", "object_type", "at")
+    list_select_related = ("project",)
+    search_fields = ("username", "action", "object_name", "object_id")
+    show_full_result_count = False
+    readonly_fields = ("at", "user", "username", "project", "action", "object_type", "object_id", "object_name",
+                       "via", "address", "detail")  # fmt: skip
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[AuditEntry]:
+        return entries_visible_to(request.user).order_by("-id")
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return has_role_anywhere(request.user, Role.ADMIN)
+
+    def has_view_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
+        allowed = self.has_module_permission(request)
+        return allowed if obj is None else entries_visible_to(request.user).filter(pk=obj.pk).exists()
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
+        return False

@@ -49,13 +49,18 @@ class TokenRefused(Exception):
         self.allowed = allowed
 
 
-@transaction.atomic
-def create_token(user: User, name: str, expires_at: dt.datetime | None = None, *, by: Person | None = None) -> NewToken:
-    """A token for the user, made `by` himself where nobody else is named. Raises TokenRefused."""
+def check_token(name: str, expires_at: dt.datetime | None) -> None:
+    """Raises TokenRefused where no token could be made so."""
     if not 1 <= len(name) <= NAME_LENGTH or not name.isprintable():
         raise TokenRefused("name", "this is no name for a token", f"1 to {NAME_LENGTH} printable characters")
     if expires_at is not None and expires_at <= timezone.now():
         raise TokenRefused("expires_at", "the token would have expired already", "a time to come")
+
+
+@transaction.atomic
+def create_token(user: User, name: str, expires_at: dt.datetime | None = None, *, by: Person | None = None) -> NewToken:
+    """A token for the user, made `by` himself where nobody else is named. Raises TokenRefused."""
+    check_token(name, expires_at)
     plain = PREFIX + secrets.token_urlsafe(32)
     made = ApiToken.objects.create(
         user=user, name=name, prefix=plain[:12], digest=digest_of(plain), expires_at=expires_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 
 import pytest
@@ -13,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from experiments.models import Experiment, Run
-from labsite.accounts.models import Membership, Project, Role
+from labsite.accounts.models import ApiToken, Membership, Project, Role
 from labsite.accounts.tokens import create_token, revoke_token
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +47,8 @@ def test_a_revoked_token_opens_nothing(caller: Caller, project: Project) -> None
 
 
 def test_an_expired_token_opens_nothing(project: Project) -> None:
-    made = create_token(person(project), "old", expires_at=timezone.now())
+    made = create_token(person(project), "old", expires_at=timezone.now() + dt.timedelta(hours=1))
+    ApiToken.objects.update(expires_at=timezone.now())
     refused(Caller(None, made.plain).post(PATH, document()), 401)
 
 
@@ -81,7 +83,7 @@ def test_a_page_may_with_its_session_and_csrf_token(project: Project) -> None:
     client.force_login(person(project))
     post = {"path": f"/api/v1{PATH}", "data": json.dumps(document()), "content_type": "application/json"}
     refused(client.post(**post), 403)
-    token = client.get("/admin/login/").cookies[settings.CSRF_COOKIE_NAME].value
+    token = client.get("/accounts/login/").cookies[settings.CSRF_COOKIE_NAME].value
     assert client.post(**post, headers={"X-CSRFToken": token}).status_code == 201
 
 

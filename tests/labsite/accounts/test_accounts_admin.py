@@ -56,7 +56,7 @@ def test_the_admin_is_closed_to_those_who_operate_nothing(project: Project, role
 def test_an_operator_signs_in_to_the_admin_without_being_staff(project: Project) -> None:
     user = member(project, Role.OPERATOR)
     assert not user.is_staff
-    client, login = Client(), reverse("admin:login")
+    client, login = Client(), reverse("login")
     answer = client.post(f"{login}?next=/admin/", {"username": user.username, "password": PASSWORD}, follow=True)
     assert answer.status_code == 200
     page = answer.content.decode()
