@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server over the engine: `python -m runners.runtime.server --model NAME_OR_GGUF --port N`.
+"""An OpenAI-compatible server over the engine: `python -m runners.runtime.server --model NAME_OR_PATH --port N`.
 
 This module is the life of the process: options, start, the line that says it is ready, drain, end. It listens
 from the start, so that /health can say how far loading is. It ends with its engine (status 1), on SIGTERM or
@@ -23,7 +23,7 @@ import psutil
 from aiohttp import web
 
 from runners import models
-from runners.runtime.gguf_file import ModelFileError
+from runners.runtime.model_file import ModelFileError
 from runners.runtime.serving.api import build_app
 from runners.runtime.serving.chat_format import ChatFormat
 from runners.runtime.serving.engine_client import EngineClient
@@ -44,20 +44,26 @@ class StartError(Exception):
     """The server cannot start; the message is for whoever typed the command."""
 
 
+def model_path(model: str) -> Path | None:
+    """The GGUF file or the folder in Hugging Face layout that `model` is the path of; null for a name."""
+    path = Path(model)
+    return path.resolve() if path.is_file() or (path / "config.json").is_file() else None
+
+
 def model_name(model: str) -> str:
-    """The name served: a file's stem, or the registered name. Raises StartError for neither."""
-    if Path(model).is_file():
-        return Path(model).stem
+    """The name served: that of the file or folder, or the registered one. Raises StartError for neither."""
+    if (path := model_path(model)) is not None:
+        return path.stem if path.is_file() else path.name
     try:
         return models.get(model).name
     except models.ModelError as error:
-        raise StartError(f"--model {model!r} is no file, and {error}") from error
+        raise StartError(f"--model {model!r} is no model's file or folder, and {error}") from error
 
 
 def fetch_model(model: str) -> Path:
-    """The model's file, fetched when absent: then with a line on stderr per tenth of it."""
-    if Path(model).is_file():
-        return Path(model).resolve()
+    """The model's file or folder, fetched when absent: then with a line on stderr per tenth of it."""
+    if (path := model_path(model)) is not None:
+        return path
     tenths_said = -1
 
     def say_progress(done_bytes: int, total_bytes: int) -> None:
@@ -169,7 +175,7 @@ class Server:
 
     def load_tokenizer(self, path: Path) -> tuple[Tokenizer, ChatFormat]:
         """Raises ModelFileError."""
-        tokenizer = Tokenizer.from_gguf(path)
+        tokenizer = Tokenizer.from_path(path)
         return tokenizer, ChatFormat.of(tokenizer, self.options.tool_call_parser, self.options.reasoning_parser)
 
     def say_ready(self) -> None:
