@@ -21,8 +21,9 @@ from runners.runtime.kernels.interface import KernelSet
 from runners.runtime.kernels.products import use_bf16_products
 from runners.runtime.kernels.products_check import AttentionShape, choose_products
 from runners.runtime.kernels.selfcheck import Choice, Weights, choose_kernels, is_batch_invariant
-from runners.runtime.loader import ModelConfig, load_model
-from runners.runtime.models.llama import Llama, StepInput
+from runners.runtime.loading.weights import open_model
+from runners.runtime.models.config import ModelConfig
+from runners.runtime.models.decoder import Decoder, StepInput
 from runners.runtime.sampling.outputs import read_outputs
 
 KV_MEMORY_SHARE = 0.1
@@ -33,7 +34,7 @@ class TorchExecutor:
     """A model, its KV cache and a clock. `config` is the model's; `facts()` says what it runs on."""
 
     def __init__(
-        self, model: Llama, kernels: KernelSet, *, num_blocks: int, block_size: int, max_model_len: int
+        self, model: Decoder, kernels: KernelSet, *, num_blocks: int, block_size: int, max_model_len: int
     ) -> None:
         self.num_blocks, self.block_size, self.max_model_len = num_blocks, block_size, max_model_len
         self.config: ModelConfig = model.config
@@ -66,6 +67,7 @@ class TorchExecutor:
     def facts(self) -> dict[str, Any]:
         """Provenance of a run on this executor."""
         return {
+            "architecture": self.config.architecture,
             "weights": self._kernels.weights,
             "kernels": self._kernels.name,
             "attention_products": self._model.products.name,
@@ -94,7 +96,7 @@ class TorchExecutor:
             token_ids=torch.tensor([token for item in ordered for token in item.token_ids]),
             positions=rows,
             slots=Slots(torch.from_numpy(blocks), rows % self.block_size),
-            groups=self._planner.plan([(item.start, len(item.token_ids), item.block_table) for item in ordered]),
+            groups=self._planner.plan_layers([(item.start, len(item.token_ids), item.block_table) for item in ordered]),
             sampled_rows=torch.from_numpy(np.concatenate((sampled, *scored))),
         )
 
@@ -120,20 +122,20 @@ def build(
     threads: int | None = None,
     kernels: Choice = "auto",
 ) -> TorchExecutor:
-    """Load a GGUF model and make it ready to run. `num_blocks` None takes KV_MEMORY_SHARE of the free memory.
+    """Load a model (a GGUF file, or a folder in Hugging Face layout) and make it ready to run.
 
-    Sets the process's torch threads. Raises ModelFileError for a file that can't be used, KernelsUnavailable for
-    native kernels that are wrong on this chip.
+    `num_blocks` None takes KV_MEMORY_SHARE of the free memory. Sets the process's torch threads. Raises ModelFileError
+    for a file that can't be used, KernelsUnavailable for native kernels that are wrong on this chip.
     """
     if threads is not None:
         torch.set_num_threads(threads)
     use_bf16_products()
-    config, model_weights = load_model(model_path)
+    config, model_weights = open_model(model_path)
     length = min(max_model_len or config.max_model_len, config.max_model_len)
     with torch.inference_mode():
         kernel_set = choose_kernels(weights, kernels)
         products = choose_products(_attention_shape(config, block_size))
-        model = Llama(config, model_weights, kernel_set, products, length)
+        model = Decoder(config, model_weights, kernel_set, products, length)
     if num_blocks is None:
         num_blocks = _blocks_in_memory(config, block_size)
     return TorchExecutor(model, kernel_set, num_blocks=num_blocks, block_size=block_size, max_model_len=length)

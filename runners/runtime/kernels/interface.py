@@ -13,21 +13,23 @@ from typing import Protocol
 
 import torch
 
+from runners.runtime.models.config import Activation
+
 
 class Linear(Protocol):
-    """y = x · Wᵀ for x (rows, in_features) and W (out_features, in_features)."""
+    """y = x · Wᵀ + bias for x (rows, in_features) and W (out_features, in_features)."""
 
     weight_bytes: int
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
 
     def add(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        """residual + x · Wᵀ; `residual` may be overwritten."""
+        """residual + x · Wᵀ + bias; `residual` may be overwritten."""
         ...
 
 
 class GatedFFN(Protocol):
-    """residual + (silu(x · gateᵀ) * (x · upᵀ)) · downᵀ; `residual` may be overwritten."""
+    """residual + (activation(x · gateᵀ) * (x · upᵀ)) · downᵀ; `residual` may be overwritten."""
 
     weight_bytes: int
 
@@ -35,15 +37,21 @@ class GatedFFN(Protocol):
 
 
 class KernelSet(Protocol):
-    """Makes the layers of one precision on one chip. `name` and `weights` go into a run's facts."""
+    """Makes the layers of one precision on one chip. `name` and `weights` go into a run's facts.
+
+    `bytes_per_weight` is what a linear layer's weight takes in memory.
+    """
 
     name: str
     weights: str
     hidden_dtype: torch.dtype
+    bytes_per_weight: int
 
-    def linear(self, weight: torch.Tensor) -> Linear: ...
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear: ...
 
-    def gated_ffn(self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> GatedFFN: ...
+    def gated_ffn(
+        self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, activation: Activation = "silu"
+    ) -> GatedFFN: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from runners.runtime.kernels.elementwise import swiglu
+from runners.runtime.kernels.elementwise import GATES
 from runners.runtime.kernels.interface import GatedFFN, Linear
 from runners.runtime.kernels.rows import paired
+from runners.runtime.models.config import Activation
 from runners.runtime.quantize.int8 import quantize_rows
 
 _EXACT_TERMS = 2**24 // 127**2
@@ -22,12 +23,13 @@ _EXACT_TERMS = 2**24 // 127**2
 class Bf16Linear:
     """Weights and activations bf16."""
 
-    def __init__(self, weight: torch.Tensor) -> None:
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
         self._weight = weight.to(torch.bfloat16)
+        self._bias = None if bias is None else bias.to(torch.bfloat16)
         self.weight_bytes = self._weight.nbytes
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(paired(x), self._weight)[: x.shape[0]]
+        return F.linear(paired(x), self._weight, self._bias)[: x.shape[0]]
 
     def add(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
         return residual.add_(self(x))
@@ -36,8 +38,9 @@ class Bf16Linear:
 class Int8Linear:
     """W8A8: int8 weights per output channel, int8 activations per token, exact sums, float32 result."""
 
-    def __init__(self, weight: torch.Tensor) -> None:
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
         quantized, scale = quantize_rows(weight)
+        self._bias = bias
         self._parts = torch.split(quantized.to(torch.float32).t(), _EXACT_TERMS)
         self._scale = scale.flatten()
         self.weight_bytes = quantized.nbytes + self._scale.nbytes
@@ -46,7 +49,7 @@ class Int8Linear:
         quantized, scale = quantize_rows(x)
         terms = zip(torch.split(quantized.to(torch.float32), _EXACT_TERMS, dim=1), self._parts, strict=True)
         sums = self._exact_sum([x_part @ weight_part for x_part, weight_part in terms])
-        return sums.mul_(self._scale).mul_(scale)
+        return scaled(sums, self._scale, scale, self._bias)
 
     @staticmethod
     def _exact_sum(parts: list[torch.Tensor]) -> torch.Tensor:
@@ -59,36 +62,50 @@ class Int8Linear:
         return residual.add_(self(x))
 
 
+def scaled(
+    sums: torch.Tensor, weight_scale: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor:
+    """Sums of int8 products as float32 results: by output channel, by row, then the bias; in place."""
+    sums.mul_(weight_scale).mul_(scale)
+    return sums if bias is None else sums.add_(bias)
+
+
 class PlainGatedFFN:
     """A gated feed-forward block out of two linear layers: gate and up as one, then down."""
 
-    def __init__(self, gate_up: Linear, down: Linear) -> None:
-        self._gate_up, self._down = gate_up, down
+    def __init__(self, gate_up: Linear, down: Linear, activation: Activation) -> None:
+        self._gate_up, self._down, self._gate = gate_up, down, GATES[activation]
         self.weight_bytes = gate_up.weight_bytes + down.weight_bytes
 
     def __call__(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        return self._down.add(swiglu(self._gate_up(x)), residual)
+        return self._down.add(self._gate(self._gate_up(x)), residual)
 
 
 class PortableBf16:
     name = "torch bf16"
     weights = "bf16"
     hidden_dtype = torch.bfloat16
+    bytes_per_weight = 2
 
-    def linear(self, weight: torch.Tensor) -> Linear:
-        return Bf16Linear(weight)
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        return Bf16Linear(weight, bias)
 
-    def gated_ffn(self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> GatedFFN:
-        return PlainGatedFFN(Bf16Linear(torch.cat((gate, up))), Bf16Linear(down))
+    def gated_ffn(
+        self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, activation: Activation = "silu"
+    ) -> GatedFFN:
+        return PlainGatedFFN(Bf16Linear(torch.cat((gate, up))), Bf16Linear(down), activation)
 
 
 class PortableInt8:
     name = "torch int8 (W8A8)"
     weights = "int8"
     hidden_dtype = torch.float32
+    bytes_per_weight = 4  # whole numbers, held as float32
 
-    def linear(self, weight: torch.Tensor) -> Linear:
-        return Int8Linear(weight)
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        return Int8Linear(weight, bias)
 
-    def gated_ffn(self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> GatedFFN:
-        return PlainGatedFFN(Int8Linear(torch.cat((gate, up))), Int8Linear(down))
+    def gated_ffn(
+        self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, activation: Activation = "silu"
+    ) -> GatedFFN:
+        return PlainGatedFFN(Int8Linear(torch.cat((gate, up))), Int8Linear(down), activation)

@@ -8,12 +8,13 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from runners.runtime.loader import ModelConfig, ModelWeights, load_model
+from runners.runtime.loading.weights import FileWeights, open_model
+from runners.runtime.models.config import ModelConfig
 
 
 def load_reference(path: Path, dtype: torch.dtype) -> LlamaForCausalLM:
     """The model in eval mode; its weights are ours, rounded to bf16, then held in `dtype`."""
-    config, weights = load_model(path)
+    config, weights = open_model(path)
     with torch.device("meta"):
         model = LlamaForCausalLM(_hf_config(config))
     state = {name: value.to(torch.bfloat16).to(dtype) for name, value in _hf_weights(config, weights).items()}
@@ -41,21 +42,21 @@ def _hf_config(config: ModelConfig) -> LlamaConfig:
         head_dim=config.head_dim,
         max_position_embeddings=config.max_model_len,
         rms_norm_eps=config.norm_eps,
-        rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
+        rope_parameters={"rope_type": "default", "rope_theta": config.ropes[0].theta},
         tie_word_embeddings=False,
         attn_implementation="eager",
     )
 
 
-def _hf_weights(config: ModelConfig, weights: ModelWeights) -> dict[str, torch.Tensor]:
-    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+def _hf_weights(config: ModelConfig, weights: FileWeights) -> dict[str, torch.Tensor]:
     state = {
-        "model.embed_tokens.weight": weights.embedding,
-        "model.norm.weight": weights.final_norm,
-        "lm_head.weight": weights.head,
+        "model.embed_tokens.weight": weights.embedding(),
+        "model.norm.weight": weights.final_norm(),
+        "lm_head.weight": weights.head(),
     }
-    for index, layer in enumerate(weights.layers):
-        q, k, v = layer.qkv.split((q_size, kv_size, kv_size))
+    for index in range(config.num_layers):
+        layer = weights.layer(index)
+        q, k, v = layer.qkv.split((config.q_size, config.kv_size, config.kv_size))
         state |= {
             f"model.layers.{index}.{name}.weight": value
             for name, value in {
@@ -65,9 +66,9 @@ def _hf_weights(config: ModelConfig, weights: ModelWeights) -> dict[str, torch.T
                 "self_attn.v_proj": v,
                 "self_attn.o_proj": layer.o,
                 "post_attention_layernorm": layer.ffn_norm,
-                "mlp.gate_proj": layer.gate,
-                "mlp.up_proj": layer.up,
-                "mlp.down_proj": layer.down,
+                "mlp.gate_proj": layer.ffn.gate,
+                "mlp.up_proj": layer.ffn.up,
+                "mlp.down_proj": layer.ffn.down,
             }.items()
         }
     return state

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.runtime.kernels import onednn, portable
-from runners.runtime.kernels.elementwise import apply_rope_, rms_norm, rope_table, swiglu
+from runners.runtime.kernels.elementwise import apply_rope_, geglu, rms_norm, rope_table, soft_cap, swiglu
 from runners.runtime.kernels.interface import KernelSet, RowFunction
 from runners.runtime.kernels.rows import row_blocks
 from runners.runtime.kernels.selfcheck import choose_kernels, is_batch_invariant
@@ -121,7 +121,7 @@ def test_rms_norm_is_its_formula() -> None:
 def test_rope_turns_neighbouring_pairs_by_position() -> None:
     x = draw(4, 2, 8)
     positions = torch.tensor([0, 1, 17, 300])
-    table = rope_table(8, 10000.0, 512)
+    table = rope_table([10000.0 ** (-2 * pair / 8) for pair in range(4)], 512)
     turned = apply_rope_(x.clone(), table[positions].unsqueeze(1))
     torch.testing.assert_close(turned[0], x[0])
     for row, position in enumerate(positions.tolist()):
@@ -139,12 +139,16 @@ def test_elementwise_rows_do_not_depend_on_the_batch(threads: int) -> None:
     torch.set_num_threads(threads)
     try:
         gate_up, heads = draw(301, 2 * 352), draw(301, 6, 32)
-        turns = rope_table(32, 10000.0, 301).unsqueeze(1)
+        turns = rope_table([0.5**pair for pair in range(16)], 301).unsqueeze(1)
         whole, rotated = swiglu(gate_up), apply_rope_(heads.clone(), turns)
         normed = rms_norm(gate_up, gate_up[0], 1e-5)
         wide = draw(5, 2 * 33_001)
         assert torch.equal(swiglu(wide[:1]), swiglu(wide)[:1])
+        assert torch.equal(geglu(wide[:1]), geglu(wide)[:1])
+        gated, capped = geglu(gate_up), soft_cap(wide.clone(), 0.5)
+        assert torch.equal(soft_cap(wide[:2].clone(), 0.5), capped[:2])
         for size in (1, 2, 50, 93, 94, 200):
+            assert torch.equal(geglu(gate_up[:size]), gated[:size])
             assert torch.equal(swiglu(gate_up[:size]), whole[:size])
             assert torch.equal(rms_norm(gate_up[:size], gate_up[0], 1e-5), normed[:size])
             assert torch.equal(apply_rope_(heads[:size].clone(), turns[:size]), rotated[:size])
@@ -155,3 +159,50 @@ def test_elementwise_rows_do_not_depend_on_the_batch(threads: int) -> None:
 def test_swiglu_is_its_formula() -> None:
     gate, up = draw(5, 40), draw(5, 40, seed=1)
     torch.testing.assert_close(swiglu(torch.cat((gate, up), dim=1)), gate * torch.sigmoid(gate) * up)
+
+
+def test_geglu_is_its_formula() -> None:
+    gate, up = draw(5, 41), draw(5, 41, seed=1)
+    expected = torch.nn.functional.gelu(gate, approximate="tanh") * up
+    torch.testing.assert_close(geglu(torch.cat((gate, up), dim=1)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_soft_cap_bounds_and_is_its_formula() -> None:
+    x = draw(5, 41) * 40
+    capped = soft_cap(x.clone(), 30.0)
+    torch.testing.assert_close(capped, 30 * torch.tanh(x / 30), rtol=1e-5, atol=1e-5)
+    assert float(capped.abs().max()) < 30
+
+
+def test_a_float32_norm_weight_multiplies_before_rounding() -> None:
+    x, weight = draw(6, 48).to(torch.bfloat16), 1 + draw(48, seed=1) * 1e-3
+    normed = rms_norm(x, weight, 1e-5)
+    assert normed.dtype == torch.bfloat16
+    assert torch.equal(normed, rms_norm(x.float(), weight, 1e-5).to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+@pytest.mark.parametrize("choice", ["native", "torch"])
+def test_a_bias_is_added_once(weights: str, choice: str, rows: int) -> None:
+    kernels = choose_kernels(weights, choice)
+    weight, bias, x = draw(96, 64) / 8, draw(96, seed=1), draw(rows, 64, seed=2).to(kernels.hidden_dtype)
+    with_bias, without = kernels.linear(weight, bias), kernels.linear(weight)
+    torch.testing.assert_close(with_bias(x).float(), without(x).float() + bias, rtol=0.02, atol=0.03)
+    residual = draw(rows, 96, seed=3).to(kernels.hidden_dtype)
+    added = with_bias.add(x, residual.clone()).float()
+    torch.testing.assert_close(added, residual.float() + without(x).float() + bias, rtol=0.02, atol=0.05)
+
+
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+@pytest.mark.parametrize("choice", ["native", "torch"])
+def test_gelu_gates_where_it_is_asked_for(weights: str, choice: str) -> None:
+    kernels = choose_kernels(weights, choice)
+    gate, up, down = draw(192, 64) / 8, draw(192, 64, seed=1) / 8, draw(64, 192, seed=2) / 14
+    x = draw(5, 64, seed=3).to(kernels.hidden_dtype)
+    gates, ups = x.float() @ gate.t(), x.float() @ up.t()
+    ours = kernels.gated_ffn(gate, up, down, "gelu_tanh")(x, torch.zeros_like(x)).float()
+    gelu = (torch.nn.functional.gelu(gates, approximate="tanh") * ups) @ down.t()
+    silu = (torch.nn.functional.silu(gates) * ups) @ down.t()
+    assert float((ours - gelu).abs().mean()) < 0.02
+    assert float((ours - silu).abs().mean()) > 0.04
