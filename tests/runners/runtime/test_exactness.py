@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from limited_pool import LimitedPool
 from plain_forward import Plain
 from tiny_model import TinyModel, write_tiny_model
 
 from runners.runtime.engine import Engine, SchedulerConfig
 from runners.runtime.executor import ScheduledSequence
 from runners.runtime.sequence import SamplingParams
-from runners.runtime.torch_executor import TorchExecutor, build
+from runners.runtime.torch_executor import build
 
 BLOCK_SIZE = 16
 MAX_LEN = 2048
@@ -87,16 +88,6 @@ def test_any_schedule_gives_the_plain_tokens(
     for index, prompt in enumerate(prompts):
         assert len(outputs[str(index)]) == 12
         plain.compare_tokens(prompt, outputs[str(index)])
-
-
-class LimitedPool:
-    """The same executor seen with fewer blocks, so that sequences are preempted."""
-
-    def __init__(self, inner: TorchExecutor, num_blocks: int) -> None:
-        self._inner = inner
-        self.num_blocks, self.block_size, self.max_model_len = num_blocks, inner.block_size, inner.max_model_len
-        self.vocab_size = inner.vocab_size
-        self.execute, self.now = inner.execute, inner.now
 
 
 @SLOW_EXAMPLES
