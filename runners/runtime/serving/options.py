@@ -14,9 +14,9 @@ from runners.runtime.serving.messages import EngineConfig
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """`model` is a registered name, or the path of a GGUF file or Hugging Face folder. At most `max_num_seqs + max_waiting` sequences are
-    in flight. `drain_s` is how long an end on SIGTERM waits for them, `keep_alive_s` how long a stream may be silent
-    (0: for ever). None leaves the choice to the executor."""
+    """`model` is a registered name, or the path of a GGUF file or of a folder in Hugging Face layout. At most
+    `max_num_seqs + max_waiting` sequences are in flight. `drain_s` is how long an end on SIGTERM waits for them,
+    `keep_alive_s` how long a stream may be silent (0: for ever). None leaves the choice to the executor."""
 
     model: str
     host: str
@@ -89,11 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add(
-        "--model",
-        required=True,
-        help="a registered model (fetched when absent), or the path of a GGUF file or of a folder in Hugging Face layout",
-    )
+    add("--model", required=True, help="a registered model (fetched when absent), a GGUF file, a Hugging Face folder")
     add("--host", default="127.0.0.1", help="address to listen on")
     add("--port", type=_port, default=8100, help="0 takes a free one; the ready line says which")
     add("--weights", choices=("bf16", "int8"), default="bf16", help="int8 is W8A8: quicker, at some quality")
