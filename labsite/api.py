@@ -7,10 +7,11 @@ from typing import Any
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 
-from experiments.api import account, audit, catalog, compare, experiments, exports, node, runs, webhooks
+from experiments.api import account, audit, catalog, compare, experiments, exports, models, node, runs, webhooks
 from experiments.api.auth import PersonAuth
 from hardware.api import router as join_router
 from labsite.api_errors import handle_errors
+from runners.models import ModelEntry
 from runners.spec import ExperimentSpec
 
 DESCRIPTION = """Experiments on how to run a language model: submit a document, follow its runs, compare its trials.
@@ -21,14 +22,15 @@ Times are seconds, and every other unit is in the name."""
 
 
 class LabAPI(NinjaAPI):
-    """Adds the experiment document, which is read from the raw body, to the published schemas."""
+    """Adds what is read from the raw body, an experiment document or a model's entry, to the published schemas."""
 
     def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
         published = super().get_openapi_schema(**options)
-        document = ExperimentSpec.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas = published["components"]["schemas"]
-        schemas.update(document.pop("$defs", {}))
-        schemas["ExperimentSpec"] = document
+        for name, model in (("ExperimentSpec", ExperimentSpec), ("ModelEntry", ModelEntry)):
+            document = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.update(document.pop("$defs", {}))
+            schemas[name] = document
         return published
 
 
@@ -46,6 +48,7 @@ api.add_router("", compare.router)
 api.add_router("", exports.router)
 api.add_router("", webhooks.router)
 api.add_router("", catalog.router)
+api.add_router("", models.router)
 api.add_router("", account.router)
 api.add_router("", audit.router)
 api.add_router("/node", join_router)

@@ -24,6 +24,7 @@ from hardware.errors import HardwareError
 from labsite.accounts.permissions import AccessDenied, NotAMember
 from labsite.accounts.tokens import TokenRefused
 from runners.document import SpecError, TextError
+from runners.models import BadEntry
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ DETAILS = {
     404: "not found",
     405: "this method is not allowed here",
     413: "the body is too large",
+    429: "too many requests",
     500: "the lab failed to answer; its log says why",
 }
 Errors = Sequence[dict[str, Any]]
@@ -63,6 +65,9 @@ def answer_for(error: Exception) -> JsonResponse:
             return error_response(422, detail, [one.as_dict() for one in error.errors])
         case ValidationError():
             return error_response(422, "the request is refused", [_parameter_fault(fault) for fault in error.errors])
+        case BadEntry():
+            faults = [{"field": field, "message": words, "allowed": allowed} for field, words, allowed in error.faults]
+            return error_response(422, "the model's entry is refused", faults)
         case ObjectDoesNotExist() | Http404() | NotAMember():
             return error_response(404)
         case AccessDenied():

@@ -1,4 +1,4 @@
-"""REST for what experiments run on: nodes, chips and registered models. Read only; nodes change in the admin."""
+"""REST for what experiments run on: nodes and chips. Read only; nodes change in the admin."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from pydantic import Field
 from experiments import selectors
 from experiments.api.auth import person
 from experiments.api.listing import Text, given
-from experiments.api.paging import PageQuery, read_page
-from experiments.api.schemas import READ_ERRORS, ChipOut, ChipPage, ErrorBody, ModelOut, NodeOut, NodePage
+from experiments.api.paging import Page, PageQuery, read_page
+from experiments.api.schemas import READ_ERRORS, ChipOut, ChipPage, ErrorBody, NodeOut, NodePage
 from hardware.models import Chip, Node, NodeKind, NodeState
 from hardware.selectors import current_chips, nodes_visible_to
 from labsite.accounts.models import User
-from runners.models import REGISTRY
 
 router = Router(tags=["catalog"])
 
@@ -48,6 +47,12 @@ CHIP_COLUMNS = {"name": "name", "chip_id": "chip_id", "vendor": "vendor"}
 @router.get("/nodes", response={200: NodePage, READ_ERRORS: ErrorBody}, summary="Nodes of your projects")
 def list_nodes(request: HttpRequest, asked: Query[NodeQuery]) -> NodePage:
     user = person(request)
+    page = find_nodes(user, asked)
+    return NodePage(items=_nodes_out(page.items, user), next=page.next)
+
+
+def find_nodes(user: User, asked: NodeQuery) -> Page[Node]:
+    """A page of the nodes that the user may see. Raises BadParameter."""
     conditions = {
         "state": asked.state,
         "kind": asked.kind,
@@ -57,8 +62,7 @@ def list_nodes(request: HttpRequest, asked: Query[NodeQuery]) -> NodePage:
     rows = nodes_visible_to(user).filter(**given(conditions))
     if asked.search:
         rows = rows.filter(Q(name__icontains=asked.search) | Q(slug__icontains=asked.search))
-    page = read_page(rows, NODE_COLUMNS, asked)
-    return NodePage(items=_nodes_out(page.items, user), next=page.next)
+    return read_page(rows, NODE_COLUMNS, asked)
 
 
 @router.get("/nodes/{slug}", response={200: NodeOut, READ_ERRORS: ErrorBody}, summary="One node")
@@ -79,27 +83,6 @@ def list_chips(request: HttpRequest, asked: Query[ChipQuery]) -> ChipPage:
 @router.get("/chips/{chip_id}", response={200: ChipOut, READ_ERRORS: ErrorBody}, summary="One chip, current version")
 def read_chip(request: HttpRequest, chip_id: Name) -> ChipOut:
     return _chip_out(current_chips().get(chip_id=chip_id))
-
-
-@router.get("/models", response={200: list[ModelOut], READ_ERRORS: ErrorBody}, summary="Registered models")
-def list_models(request: HttpRequest) -> list[ModelOut]:
-    holders: dict[str, list[str]] = {}
-    for slug, held in nodes_visible_to(person(request)).order_by("slug").values_list("slug", "models_held"):
-        for model in held:
-            holders.setdefault(model["name"], []).append(slug)
-    return [
-        ModelOut(
-            name=model.name,
-            title=model.title,
-            licence=model.licence,
-            source=str(model.source),
-            bytes=model.bytes,
-            sha256=model.sha256,
-            shape=dict(model.shape),
-            nodes=holders.get(model.name, []),
-        )
-        for model in REGISTRY.values()
-    ]
 
 
 def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:

@@ -120,6 +120,7 @@ def attempt_out(attempt: Attempt) -> AttemptOut:
         chip=attempt.chip.chip_id if attempt.chip else None,
         state=attempt.state,
         phase=attempt.phase,
+        phase_detail=attempt.phase_detail,
         reason=attempt.reason,
         assigned_at=attempt.assigned_at,
         claimed_at=attempt.claimed_at,

@@ -135,7 +135,7 @@ class ValidationOut(Schema):
     trials: list[PlannedTrial]
     runs: int = Field(description="How many runs the document stands for.")
     warnings: list[WarningOut] = []
-    estimate: EstimateOut | None = Field(None, description="Null where no past run resembles these.")
+    estimate: EstimateOut | None = Field(default=None, description="Null where no past run resembles these.")
 
 
 class AttemptOut(Schema):
@@ -144,6 +144,7 @@ class AttemptOut(Schema):
     chip: str | None
     state: str
     phase: str
+    phase_detail: str = Field(description="How far the phase is, such as `fetching tiny: 40 %`.")
     reason: str
     assigned_at: datetime
     claimed_at: datetime | None
@@ -221,15 +222,35 @@ class ChipOut(Schema):
     record: dict[str, Any] = Field(description="Every figure of the chip, with its source.")
 
 
+class ModelFileOut(Schema):
+    name: str
+    bytes: int
+    sha256: str
+
+
 class ModelOut(Schema):
     name: str
     title: str
     licence: str
-    source: str
+    format: str
+    architecture: str
+    quantization: str
+    source: dict[str, Any] = Field(description="`kind` is wheel, hub or local; the rest says where there.")
+    source_text: str
     bytes: int
-    sha256: str
-    shape: dict[str, Any]
-    nodes: list[str] = Field(description="Nodes that already hold the file.")
+    sha256: str = Field(description="Of the one file; of several that of their sha256sum lines, sorted by name.")
+    files: list[ModelFileOut]
+    shape: dict[str, Any] = Field(description="Layers, widths, vocabulary, context and parameters, in plain numbers.")
+    shipped: bool = Field(description="Comes with the lab: never retired.")
+    retired: bool
+    registered_by: str | None
+    registered_at: datetime | None
+    nodes: list[str] = Field(description="Nodes of yours that already hold the files.")
+
+
+class ModelPage(Schema):
+    items: list[ModelOut]
+    next: str | None = Field(description="Pass it as `cursor` for the next page; null on the last.")
 
 
 class NodePage(PageOut):

@@ -83,7 +83,7 @@ def remember(path: Path, digest: str, models_dir: Path) -> None:
     note = _note(path, models_dir)
     staged = note.with_name(f"{note.name}.{os.getpid()}")
     try:
-        note.parent.mkdir(exist_ok=True)
+        note.parent.mkdir(parents=True, exist_ok=True)
         staged.write_text(json.dumps({"path": str(path), "stamp": _stamp(path), "sha256": digest}))
         staged.rename(note)
     except OSError as error:

@@ -133,8 +133,8 @@ class ModelEntry(Part):
     """A registered model.
 
     `shape` is what is known of it without its file. Every model has `layers`, `hidden_size`, `heads`, `kv_heads`,
-    `head_dim`, `ffn` (width of the gated MLP; 0 in a mixture without dense layers), `vocab_size`, `tied_embeddings`, `max_model_len` (tokens) and
-    `parameters`; a family may add more (numbers, words, true or false, and lists of these).
+    `head_dim`, `ffn` (width of the gated MLP; 0 in a mixture without dense layers), `vocab_size`, `tied_embeddings`,
+    `max_model_len` (tokens) and `parameters`; a family may add more: numbers, words, true or false, lists of these.
     """
 
     name: ModelName
@@ -216,7 +216,7 @@ class ModelEntry(Part):
         try:
             return cls.model_validate(dict(value))
         except ValidationError as error:
-            raise BadEntry([_fault(one) for one in error.errors(include_url=False)]) from error
+            raise BadEntry(_faults(error)) from error
 
 
 def _is_plain(item: Any) -> bool:
@@ -225,6 +225,13 @@ def _is_plain(item: Any) -> bool:
     if isinstance(item, str):
         return len(item) <= 200 and item.isprintable()
     return item is None or isinstance(item, bool | int) or (isinstance(item, float) and math.isfinite(item))
+
+
+def _faults(error: ValidationError) -> list[tuple[str, str, str]]:
+    found = [_fault(one) for one in error.errors(include_url=False)]
+    # Of a list whose items are all wrong pydantic also says that it is too short.
+    inner = {field.partition(".")[0] for field, _, _ in found if "." in field}
+    return [fault for fault in found if fault[0] not in inner]
 
 
 def _fault(error: Any) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, constants, hf_hub_download
+from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -45,7 +45,10 @@ def main(arguments: list[str]) -> int:
 
 
 def download(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    # One question without the client's patient repeats: a hub that is away is told at once.
+    get_hf_file_metadata(hf_hub_url(request["repo"], request["names"][0], revision=request["revision"]))
     for name in request["names"]:
+        request["name"] = name
         hf_hub_download(request["repo"], name, revision=request["revision"], local_dir=folder / "files")
     return {}
 
@@ -59,7 +62,8 @@ ACTS = {"download": download, "resolve": resolve}
 
 
 def _fault(request: dict[str, Any], error: Exception) -> dict[str, Any]:
-    message, retry = _explain(f"{request['repo']} at {request['revision'] or 'its main branch'}", error)
+    file = f"{request['name']} of " if "name" in request else ""
+    message, retry = _explain(f"{file}{request['repo']} at {request['revision'] or 'its main branch'}", error)
     return {"error": message, "retry": retry}
 
 
@@ -77,11 +81,11 @@ def _explain(what: str, error: Exception) -> tuple[str, bool]:
                 return _explain(what, OfflineModeIsEnabled())
             return f"the hub at {hub} can't be reached for {what}: {_short(cause or error)}", True
         case RepositoryNotFoundError():
-            return f"the hub at {hub} has no repository {what}, or it is private", False
+            return f"the hub at {hub} has no such repository, or it is private: {what}", False
         case RevisionNotFoundError():
             return f"the hub at {hub} has no such revision: {what}", False
         case EntryNotFoundError():
-            return f"{what} lacks a file: {_short(error)}", False
+            return f"the hub at {hub} has no {what}", False
         case HfHubHTTPError() if error.response is not None:
             status = error.response.status_code
             retry = status >= SERVER_FAULT or status == TOO_MANY

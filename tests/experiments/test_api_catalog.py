@@ -10,6 +10,7 @@ from experiments.models import Run
 from experiments.services import place_runs
 from hardware.services import load_catalog
 from labsite.accounts.models import Project, Role
+from runners.models import REGISTRY
 
 pytestmark = pytest.mark.django_db
 
@@ -74,9 +75,9 @@ def test_chips_come_with_their_figures_and_sources(caller: Caller) -> None:
 
 def test_models_come_with_their_licence_and_where_they_are_held(caller: Caller) -> None:
     node = ready_node("holder")
-    node.models_held = [{"name": "smollm2-135m-instruct", "sha256": "0" * 64}]
+    node.models_held = [{"name": "smollm2-135m-instruct", "sha256": REGISTRY["smollm2-135m-instruct"].sha256}]
     node.save()
-    model = next(one for one in caller.get("/models").json() if one["name"] == "smollm2-135m-instruct")
+    model = next(one for one in caller.get("/models").json()["items"] if one["name"] == "smollm2-135m-instruct")
     assert (model["licence"], model["nodes"]) == ("Apache-2.0", ["holder"])
     assert model["shape"]["layers"] == 30
 
