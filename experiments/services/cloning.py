@@ -11,11 +11,8 @@ from typing import Any
 from experiments.models import Experiment
 from experiments.services.submit import Submission, submit_once
 from labsite.accounts.models import User
-from runners.document import FieldError, SpecError, check_limits
-from runners.matrix import apply_settings
-
-# The parts of a document whose own keys are dotted paths.
-KEYED_BY_PATH = ("matrix", "baseline")
+from runners.changes import apply_changes
+from runners.document import check_limits
 
 
 def clone_experiment(
@@ -47,22 +44,8 @@ def clone_document(
     if document is None:
         document = {**experiment.document, "name": experiment.name, **_said(experiment)}
     check_limits({"document": document, "set": dict(changes or {}), "name": name})
-    changed = _apply(document, changes or {})
+    changed = apply_changes(document, changes or {})
     return {**changed, "name": name} if name is not None else changed
-
-
-def _apply(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`matrix.engine.weights` means the axis `engine.weights`: what follows is one key, however many dots it has."""
-    axes = {path: value for path, value in changes.items() if path.split(".")[0] in KEYED_BY_PATH and "." in path}
-    plain = {path: value for path, value in changes.items() if path not in axes}
-    changed = apply_settings(document, plain, keep_matrix=True)
-    for path, value in axes.items():
-        root, _, key = path.partition(".")
-        held = changed.setdefault(root, {})
-        if not isinstance(held, dict):
-            raise SpecError([FieldError(path, f"{root} holds no keys, so this path can't be set")])
-        held[key] = value
-    return changed
 
 
 def _said(experiment: Experiment) -> dict[str, Any]:
