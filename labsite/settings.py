@@ -11,6 +11,7 @@ from pathlib import Path
 
 from labsite.database_url import database_settings
 from labsite.home import kept_secret, lab_home, read_json
+from labsite.rate_limits import chosen_limits
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 LAB_HOME = lab_home()
@@ -46,6 +47,8 @@ SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 CSRF_FAILURE_VIEW = "django.views.csrf.csrf_failure"
+# Defaults, and what they count, are in labsite.rate_limits; as `user=3000/minute,anonymous=off`, or `off`.
+RATE_LIMITS = chosen_limits(os.environ.get("LAB_RATE_LIMITS", ""))
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 CONTENT_SECURITY_POLICY = {
     "default-src": "'self'",
@@ -95,6 +98,8 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "labsite.throttle.ThrottleMiddleware",
+    "labsite.accounts.preferences.FollowPerson",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]

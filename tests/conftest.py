@@ -38,6 +38,12 @@ def services() -> Iterator[Services]:
             running.stop()
 
 
+@pytest.fixture(autouse=True)
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests call the API far oftener than people do; those of the limits set their own."""
+    monkeypatch.setattr(settings, "RATE_LIMITS", {})
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(services: Services) -> None:
     # In place: Django's connection handler already holds this dictionary.
