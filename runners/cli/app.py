@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
 
+from runners.cli.change import cancel, delete, edit, pause, restore, resume
+from runners.cli.compare import compare
 from runners.cli.errors import INTERRUPTED, CommandFailed
+from runners.cli.export import export
+from runners.cli.follow import wait, watch
 from runners.cli.login import login, logout
+from runners.cli.look import list_experiments, list_runs, nodes, show_one
 from runners.cli.session import Session, clean
+from runners.cli.submit import clone, submit, validate
 
 PROGRAM = "inference-lab"
 HELP = """The inference lab from a terminal.
@@ -55,8 +62,29 @@ def root(
     context.obj = Session(url)
 
 
-app.command()(login)
-app.command()(logout)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "login": login,
+    "logout": logout,
+    "submit": submit,
+    "validate": validate,
+    "watch": watch,
+    "wait": wait,
+    "list": list_experiments,
+    "runs": list_runs,
+    "show": show_one,
+    "compare": compare,
+    "export": export,
+    "cancel": cancel,
+    "pause": pause,
+    "resume": resume,
+    "clone": clone,
+    "edit": edit,
+    "delete": delete,
+    "restore": restore,
+    "nodes": nodes,
+}
+for name, command in COMMANDS.items():
+    app.command(name)(command)
 
 
 def main(arguments: list[str] | None = None) -> int:
