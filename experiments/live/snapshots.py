@@ -37,6 +37,7 @@ class RunSnapshot:
 
     state: str
     phase: str
+    phase_detail: str
     attempt: int
     node: str | None
     valid: bool | None
@@ -48,6 +49,7 @@ class RunSnapshot:
         return {
             "state": self.state,
             "phase": self.phase,
+            "phase_detail": self.phase_detail,
             "attempt": self.attempt,
             "valid": self.valid,
             "reasons": list(self.reasons),
@@ -65,6 +67,7 @@ def run_snapshot(run_id: int) -> RunSnapshot:
     return RunSnapshot(
         state=run.state,
         phase=attempt.phase if attempt else "",
+        phase_detail=attempt.phase_detail if attempt else "",
         attempt=attempt.number if attempt else 0,
         node=attempt.node.slug if attempt else None,
         valid=run.valid,
@@ -117,6 +120,7 @@ def _run_progress(entry: selectors.RunOnNode) -> dict[str, Any]:
         "id": run.id,
         "state": run.state,
         "phase": entry.phase,
+        "phase_detail": entry.attempt.phase_detail if entry.attempt else "",
         "node": entry.node,
         "valid": run.valid,
         "sample": selectors.latest_sample(run.id, attempt.number) if live and attempt else None,

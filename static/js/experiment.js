@@ -24,7 +24,8 @@ function showProgress(runs) {
       line.href = `/runs/${run.id}/`;
       const sample = run.sample;
       const speed = sample ? `, ${(sample.output_tokens / sample.interval_s).toFixed(0)} tok/s, ${sample.in_flight} in flight` : "";
-      line.textContent = `Run ${run.id} on ${run.node}: ${(run.phase || "starting").replace("_", " ")}${speed}`;
+      const phase = run.phase === "fetching" && run.phase_detail ? run.phase_detail : run.phase || "starting";
+      line.textContent = `Run ${run.id} on ${run.node}: ${phase.replace("_", " ")}${speed}`;
       return line;
     }),
   );

@@ -75,9 +75,10 @@ function appendLog(event) {
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
-function showPhase(phase) {
+// How far a fetch of the model is says its detail.
+function showPhase({ phase, detail }) {
   const element = document.getElementById("phase");
-  if (element) element.textContent = phase.replace("_", " ");
+  if (element) element.textContent = phase === "fetching" && detail ? detail : phase.replace("_", " ");
 }
 
 function startAttempt(number) {
@@ -95,7 +96,7 @@ function take(id, event) {
   seen.seq = seq;
   if (event.kind === "sample") samples.push(event);
   else if (event.kind === "log") appendLog(event);
-  else if (event.kind === "status") showPhase(event.phase);
+  else if (event.kind === "status") showPhase(event);
 }
 
 function onMessage(message) {

@@ -148,6 +148,19 @@ def test_a_run_past_its_time_limit_is_ordered_to_end_and_has_failed() -> None:
     assert (run.state, run.reason) == ("failed", "it ran longer than its time limit of 60 s")
 
 
+def test_the_time_limit_counts_from_when_the_node_has_the_model() -> None:
+    running(budget={"max_run_seconds": 60})
+    Attempt.objects.update(claimed_at=timezone.now() - dt.timedelta(hours=1), phase="fetching")
+    reap()
+    assert Run.objects.get().cancel_requested_at is None
+    Attempt.objects.update(phase="measuring", fetched_at=timezone.now() - dt.timedelta(seconds=59))
+    reap()
+    assert Run.objects.get().cancel_requested_at is None
+    Attempt.objects.update(fetched_at=timezone.now() - dt.timedelta(seconds=61))
+    reap()
+    assert Run.objects.get().cancel_requested_at is not None
+
+
 def test_a_run_past_its_limit_whose_events_are_still_on_their_way_waits_for_its_report() -> None:
     _, attempt = running(budget={"max_run_seconds": 60})
     Attempt.objects.update(claimed_at=timezone.now() - dt.timedelta(seconds=61))

@@ -6,6 +6,8 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
 
 import pytest
 import redis
@@ -118,6 +120,22 @@ def test_a_batch_that_another_recorder_has_stored_changes_nothing(broker: redis.
     assert store_events(cursor, batch.events)
     assert not store_events(cursor, batch.events)
     assert stored_samples(attempt) == [(1, 1.0)]
+
+
+def test_the_attempt_shows_how_far_a_fetch_is_and_keeps_when_it_ended(broker: redis.Redis, attempt: Attempt) -> None:
+    recorder = Recorder(broker)
+
+    def say(seq: int, phase: Any, detail: str) -> tuple[str, str, datetime | None]:
+        send(broker, attempt, events.Status(phase=phase, wall_s=1.0, detail=detail), first=seq)
+        turn_until(recorder, attempt, seq)
+        return attempt.phase, attempt.phase_detail, attempt.fetched_at
+
+    assert say(1, "starting", "model") == ("starting", "model", None)
+    phase, detail, first = say(2, "fetching", "fetching tiny: 40 %" + "x" * 300)
+    assert (phase, detail[:19], len(detail)) == ("fetching", "fetching tiny: 40 %", 200)
+    *_, ended = say(3, "starting", "server")
+    assert first is not None and ended is not None and ended > first
+    assert say(4, "measuring", "")[2] == ended
 
 
 def test_the_recorder_waits_at_a_hole_and_goes_on_when_the_node_sends_again(
