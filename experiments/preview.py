@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from experiments.estimate import Estimate, estimate, past_runs
 from experiments.models import Run, RunState
 from experiments.placement import matches
+from experiments.registered import find_usable
 from experiments.registered import find_usable
 from experiments.services.feasibility import demand_of, node_view
 from experiments.warnings import UP, MatchingNode, Warning, find_warnings
@@ -14,6 +16,7 @@ from hardware.models import Node, NodeKind
 from hardware.selectors import nodes_serving
 from labsite.accounts.models import Project
 from runners.matrix import Plan
+from runners.models import ModelEntry
 from runners.models import ModelEntry
 
 
@@ -34,14 +37,15 @@ def preview(plan: Plan, project: Project) -> Preview:
     return Preview(find_warnings(plan, nodes, sizes, expected, _queued(project)), expected)
 
 
-def _matching(plan: Plan, project: Project, models: dict[str, ModelEntry]) -> list[MatchingNode]:
+def _matching(plan: Plan, project: Project, models: Mapping[str, ModelEntry]) -> list[MatchingNode]:
     demands = {demand_of(cell.spec, project.pk, models.get(cell.spec.model)) for cell in plan.cells}
     serving = nodes_serving(project.pk).order_by("name")
-    return [_as_matching(node) for node in serving if any(matches(one, node_view(node)) for one in demands)]
+    return [_as_matching(node, models) for node in serving if any(matches(one, node_view(node)) for one in demands)]
 
 
-def _as_matching(node: Node) -> MatchingNode:
-    held = frozenset(str(model["name"]) for model in node.models_held)
+def _as_matching(node: Node, models: Mapping[str, ModelEntry]) -> MatchingNode:
+    hashes = {model["sha256"] for model in node.models_held}
+    held = frozenset(name for name, entry in models.items() if entry.sha256 in hashes)
     return MatchingNode(node.name, node.state, node.kind == NodeKind.MODELLED, held)
 
 

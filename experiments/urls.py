@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from django.urls import path
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
 
-from experiments.pages import compare, experiment, home, new, run
+from experiments.pages import compare, experiment, home, models, new, nodes, run
 from labsite.accounts.signing_in import SignInView, SignOutView
+
+
+class ModelName(StringConverter):
+    """The name of a model: as a slug, but with dots."""
+
+    regex = "[a-z0-9][a-z0-9._-]{0,99}"
+
+
+register_converter(ModelName, "model")
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -23,6 +33,13 @@ urlpatterns = [
     path("runs/<int:run_id>/steps", run.run_steps, name="run-steps"),
     path("runs/<int:run_id>/results", run.run_results, name="run-results"),
     path("runs/<int:run_id>/cancel", run.cancel, name="run-cancel"),
+    path("nodes/", nodes.node_list, name="nodes"),
+    path("nodes/<slug:slug>/", nodes.show_node, name="node"),
+    path("nodes/<slug:slug>/<slug:action>", nodes.change_node, name="node-change"),
+    path("models/", models.model_list, name="models"),
+    path("models/<model:name>/", models.show_model, name="model"),
+    path("models/<model:name>/retire", models.retire, name="model-retire"),
+    path("models/<model:name>/take-back", models.take_back, name="model-take-back"),
     path("compare/", compare.compare, name="compare"),
     path("compare/offer", compare.compare_offer, name="compare-offer"),
 ]

@@ -25,5 +25,6 @@ urlpatterns = [
     path("favicon.ico", RedirectView.as_view(url=static("icon.svg"))),
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
+    path("account/", include("labsite.accounts.urls")),
     path("", include("experiments.urls")),
 ]

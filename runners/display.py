@@ -122,3 +122,21 @@ def duration(seconds: float) -> str:
     large, small, units = (*divmod(minutes, 60), ("h", "min")) if minutes < 2880 else (
         *divmod(round(minutes / 60), 24), ("d", "h"))  # fmt: skip
     return f"{large}\u00a0{units[0]}" + (f" {small}\u00a0{units[1]}" if small else "")
+
+
+def count(value: float | None) -> str:
+    """A large whole number in a few digits: `135 M`, `8 192`, `1.24 B`."""
+    if value is None:
+        return "–"
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if abs(value) >= size:
+            return f"{digits(value / size)}\u00a0{letter}"
+    return f"{value:,.0f}".replace(",", "\u2009")
+
+
+def size(num_bytes: float) -> str:
+    """A file's size in decimal units, as disks and downloads are told: `98.4 MB`."""
+    for unit, bytes_per in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if num_bytes >= bytes_per:
+            return f"{digits(num_bytes / bytes_per)}\u00a0{unit}"
+    return f"{num_bytes:.0f}\u00a0B"

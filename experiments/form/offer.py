@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from experiments.models import RegisteredModel
 from hardware.selectors import current_chips, nodes_serving
 from labsite.accounts.models import Project
-from runners import models as registry
+from runners.models import REGISTRY
 
 # A list to choose from; what is not in it can be written into the text.
 MOST = 200
@@ -23,9 +24,10 @@ class Offer:
 
 
 def offer_to(project: Project | None) -> Offer:
-    """Three queries. Without a project, what any project would be offered."""
+    """Four queries. Without a project, what any project would be offered."""
     chips = list(current_chips().order_by("chip_id").values_list("chip_id", flat=True)[:MOST])
-    models = sorted(registry.REGISTRY)[:MOST]
+    registered = RegisteredModel.objects.filter(retired_at=None).order_by("name").values_list("name", flat=True)
+    models = sorted({*REGISTRY, *registered[:MOST]})[:MOST]
     if project is None:
         return Offer(models, chips)
     nodes = list(nodes_serving(project.pk).order_by("slug")[:MOST])

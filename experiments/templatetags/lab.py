@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 from django import template
@@ -17,6 +18,8 @@ register.filter("metric_name", display.name_of)
 register.filter("setting_value", display.setting_value)
 register.filter("settings_label", display.settings_label)
 register.filter("duration", display.duration)
+register.filter("count", display.count)
+register.filter("size", display.size)
 
 
 @register.filter
@@ -32,6 +35,11 @@ def figure(value: float | None, unit: str = "") -> str:
 @register.filter
 def digits(value: float | None) -> str:
     return "–" if value is None else display.digits(value)
+
+
+@register.filter
+def since(end: dt.datetime, start: dt.datetime) -> str:
+    return display.duration((end - start).total_seconds())
 
 
 @register.filter
