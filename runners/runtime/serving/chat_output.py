@@ -31,13 +31,15 @@ class ChatOutput:
         self.num_calls = 0
         self.num_reasoning_tokens = 0
 
-    def push(self, text: str) -> Part:
-        """The text of one token, which may be empty where a stop string may begin in it."""
+    def push(self, text: str, num_tokens: int = 1) -> Part:
+        """The text of a token, which may be empty where a stop string may begin in it; `num_tokens` 0 for text that was
+        held back so far."""
         if self._splitter is None:
             return self._parse("", text)
         was_thinking = self._splitter.thinking
         reasoning, answer = self._splitter.push(text)
-        self.num_reasoning_tokens += was_thinking or self._splitter.thinking
+        if was_thinking or self._splitter.thinking:
+            self.num_reasoning_tokens += num_tokens
         return self._parse(reasoning, answer)
 
     def finish(self) -> Part:

@@ -138,7 +138,7 @@ class SequenceStream:
             self.stop_reason = self._last_token_id if self._last_token_id in self._stop_tokens.asked else None
         self._show_held_token()
         if not self._detokenizer.stopped:
-            self._say(self._detokenizer.finish())
+            self._say(self._detokenizer.finish(), num_tokens=0)
         if self._chat is not None:
             self._keep(self._chat.finish())
         if self._detokenizer.stopped:
@@ -153,11 +153,11 @@ class SequenceStream:
             self._say(self._detokenizer.push(self._held_token_id))
             self._held_token_id = None
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, num_tokens: int = 1) -> None:
         if self._chat is None:
             self._text.append(text)
         else:
-            self._keep(self._chat.push(text))
+            self._keep(self._chat.push(text, num_tokens))
 
     def _keep(self, part: Part) -> None:
         self._text.append(part.text)

@@ -180,8 +180,8 @@ def test_a_request_id_in_flight_is_refused_and_the_first_goes_on(server: ServerP
 @pytest.mark.parametrize(
     ("fields", "param", "code"),
     [
-        ({"n": 2}, "n", "unsupported_value"),
-        ({"logprobs": 3}, "logprobs", "unsupported_value"),
+        ({"best_of": 2}, "best_of", "unsupported_value"),
+        ({"suffix": "end"}, "suffix", "unsupported_value"),
         ({"temperature": 3}, "temperature", "invalid_value"),
         ({"max_tokens": 10**6}, "max_tokens", "context_length_exceeded"),
         ({"prompt": list(range(3)) * 9000}, "prompt", "context_length_exceeded"),
@@ -235,7 +235,7 @@ def test_a_bad_query_of_steps_is_named(server: ServerProcess, query: str) -> Non
 
 
 def test_metrics_count_tokens_and_requests(server: ServerProcess) -> None:
-    names = ("generation_tokens_total", "prompt_tokens_total", "requests_finished_total")
+    names = ("generation_tokens_total", "prompt_tokens_total", "request_success_total")
     before = {name: server.gauge(name) for name in (*names, "time_to_first_token_seconds_count")}
     server.complete([1, 2, 3, 4], max_tokens=6, ignore_eos=True)
     grown = {name: server.gauge(name) - value for name, value in before.items()}
