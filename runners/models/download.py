@@ -69,8 +69,9 @@ class Downloader:
 
     def _watch(self, process: subprocess.Popen[str], total_bytes: int, progress: Progress) -> None:
         done, arrived, changed_s = 0, -1, time.monotonic()
+        before = _bytes_below(self.staging)
         while True:
-            now = _bytes_below(self.staging)
+            now = max(_bytes_below(self.staging) - before, 0)
             if now != arrived:
                 arrived, changed_s = now, time.monotonic()
             elif time.monotonic() - changed_s > STALL_S:
