@@ -27,10 +27,10 @@ def byte_characters() -> list[str]:
     return [chr(byte) if byte in plain else chr(next(spare)) for byte in range(256)]
 
 
-def write_tiny_chat_model(path: Path, seed: int = 7) -> Path:
+def write_tiny_chat_model(path: Path, seed: int = 7, template: str = TEMPLATE) -> Path:
     writer = GGUFWriter(path, "llama")
     _add_shape(writer)
-    _add_tokenizer(writer)
+    _add_tokenizer(writer, template)
     random = np.random.default_rng(seed)
     for name, shape in _tensors().items():
         # Norms near one and the rest wide enough that the argmax is not a matter of rounding.
@@ -54,7 +54,7 @@ def _add_shape(writer: GGUFWriter) -> None:
     writer.add_rope_freq_base(10_000.0)
 
 
-def _add_tokenizer(writer: GGUFWriter) -> None:
+def _add_tokenizer(writer: GGUFWriter, template: str) -> None:
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list([*byte_characters(), *CONTROL, *MERGED])
@@ -63,7 +63,7 @@ def _add_tokenizer(writer: GGUFWriter) -> None:
     writer.add_token_merges(["t h"])
     writer.add_bos_token_id(256)
     writer.add_eos_token_id(257)
-    writer.add_chat_template(TEMPLATE)
+    writer.add_chat_template(template)
 
 
 def _tensors() -> dict[str, tuple[int, ...]]:
