@@ -31,6 +31,14 @@ class Caller:
         data = body if isinstance(body, str | bytes) else json.dumps(body if body is not None else {})
         return self._client.post(f"/api/v1{path}", data=data, content_type=kind, headers=self._headers(headers))
 
+    def patch(self, path: str, body: Any, **headers: str) -> HttpResponse:
+        return self._client.patch(
+            f"/api/v1{path}", json.dumps(body), content_type="application/json", headers=self._headers(headers)
+        )
+
+    def delete(self, path: str) -> HttpResponse:
+        return self.call("DELETE", path)
+
     def call(self, method: str, path: str) -> HttpResponse:
         return self._client.generic(method, f"/api/v1{path}", headers=self._headers({}))
 
