@@ -16,13 +16,13 @@ from typing import Any
 
 from runners.agent.broker import StreamBroker
 from runners.agent.control import CancelOrder, ControlError, ControlPlane, HeartbeatReply, Refused
+from runners.agent.held import HeldModels
 from runners.agent.home import Credentials, NodeHome
 from runners.agent.lease import Lease, LeaseThread
 from runners.agent.publish import Publisher, PublisherThread
 from runners.agent.run_process import Ending, RunProcess, clear_leftovers, give_last_word
 from runners.agent.survey import Survey
 from runners.agent.worker import Worker
-from runners.models import held_models
 from runners.spool import AttemptKey
 
 TICK_S = 0.1
@@ -79,7 +79,8 @@ class Agent:
         self._run: RunProcess | None = None
         self._next: HandOver | None = None
         self._ended: frozenset[AttemptKey] = frozenset()
-        self._news: dict[str, Any] = {"models": held_models(models_dir)}
+        self._held = HeldModels(models_dir)
+        self._news: dict[str, Any] = {"models": self._held.news(now=True)}
         if credentials.modelled:
             self._news["facts"] = {"modelled": True, "chip": (credentials.chip or {}).get("name", "")}
 
@@ -140,6 +141,7 @@ class Agent:
                 self._take_over(message)
         self._look_after_run()
         self._look_after_worker()
+        self._look_after_models()
         return None
 
     def _obey(self, heard: Heard) -> None:
@@ -204,6 +206,11 @@ class Agent:
         if self._worker.keep():
             self._close_claims_of_dead_worker()
 
+    def _look_after_models(self, *, now: bool = False) -> None:
+        held = self._held.news(now=now)
+        if held is not None:
+            self._news = {**self._news, "models": held}
+
     def _close_claims_of_dead_worker(self) -> None:
         """The worker may have died between making a spool and handing the run over: nobody else would end those."""
         if not self._inbox.empty():
@@ -230,7 +237,7 @@ class Agent:
 
     def _close(self, key: AttemptKey) -> None:
         self._ended |= {key}
-        self._news = {**self._news, "models": held_models(self._models_dir)}
+        self._look_after_models(now=True)
         self._worker.answer_ended(key)
         self._lease_thread.beat_soon()
 
