@@ -227,10 +227,12 @@ class Engine:
         for sequence, share in zip(plan.sequences, plan.batch, strict=True):
             if sequence.scheduled_first_s is None:
                 sequence.scheduled_first_s = start_s
-            if sequence.state is SequenceState.RUNNING:
+            if sequence.state is not SequenceState.RUNNING:
+                continue
+            if result.prompt_logprobs:
                 sequence.prompt_logprobs.extend(result.prompt_logprobs.get(sequence.request_id, ()))
-                if share.sample:
-                    self._take_output(sequence, result, end_s, outputs)
+            if share.sample:
+                self._take_output(sequence, result, end_s, outputs)
         return outputs.of(step)
 
     def _describe_step(self, plan: Schedule, start_s: float, duration_s: float) -> Step:
@@ -301,11 +303,12 @@ class _Outputs:
 
 
 def _check_result(plan: Schedule, result: StepResult) -> None:
-    sampled = [share for share in plan.batch if share.sample]
-    if result.tokens.keys() != {share.request_id for share in sampled if not share.params.embed}:
-        raise ExecutorContractError(f"tokens for {sorted(result.tokens)}, not for those to be sampled")
-    if result.embeddings.keys() != {share.request_id for share in sampled if share.params.embed}:
-        raise ExecutorContractError(f"embeddings for {sorted(result.embeddings)}, not for those to be embedded")
+    told = result.tokens.keys() | result.embeddings.keys() if result.embeddings else result.tokens.keys()
+    if told != {share.request_id for share in plan.batch if share.sample}:
+        raise ExecutorContractError(f"tokens for {sorted(told)}, not for those to be sampled")
+    wanted = {share.request_id for share in plan.batch if share.params.embed and share.sample}
+    if wanted != result.embeddings.keys():
+        raise ExecutorContractError(f"embeddings for {sorted(result.embeddings)}, not for {sorted(wanted)}")
 
 
 def _structure_field(sequence: Sequence) -> str:

@@ -80,7 +80,7 @@ class Schedule:
                 sample=sample,
                 params=sequence.params,
                 num_output_tokens=len(sequence.output_ids),
-                past=sequence.past() if sequence.params.looks_back else None,
+                past=sequence.past() if sequence.looks_back else None,
                 allowed=sequence.structure.allowed if sequence.structure is not None else None,
                 num_scored=len(sequence.prompt_logprobs),
             )

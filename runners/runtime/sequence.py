@@ -130,6 +130,10 @@ class Sequence:
     prefill_done_s: float | None = None
     structure: StructureState | None = None
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    looks_back: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.looks_back = self.params.looks_back  # once, as each step asks
 
     @property
     def num_tokens(self) -> int:
