@@ -33,12 +33,13 @@ class SafetensorsFolder:
         self.generation_config: dict[str, Any] = {}
         if (self.path / "generation_config.json").exists():
             self.generation_config = read_json_object(folder_file(self.path, "generation_config.json"))
+        self._open: dict[Path, Any] = {}  # each shard's mapped file, from its first read on
         self._shards = _find_tensors(self.path)
         self.tensors: Mapping[str, TensorRecord] = {name: record for name, (_, record) in self._shards.items()}
 
     def read(self, name: str) -> torch.Tensor:
         """One tensor as float32 in its record's shape. Raises KeyError for an unknown name, ModelFileError for a type
-        that can't be read; an F32 tensor shares the mapped file's pages."""
+        that can't be read. The caller owns the values: they share nothing with the mapped file."""
         shard, record = self._shards[name]
         if record.type_name not in READABLE:
             raise ModelFileError(shard, f"tensor {shown(name)}", f"a type of {', '.join(READABLE)}", record.type_name)
@@ -47,8 +48,9 @@ class SafetensorsFolder:
         from safetensors import SafetensorError, safe_open  # noqa: PLC0415
 
         try:
-            with safe_open(shard, framework="pt") as file:
-                values: torch.Tensor = file.get_tensor(name).to(torch.float32)
+            if shard not in self._open:
+                self._open[shard] = safe_open(shard, framework="pt")
+            values: torch.Tensor = self._open[shard].get_tensor(name).to(torch.float32, copy=True)
         except (OSError, SafetensorError) as error:
             raise ModelFileError(shard, f"tensor {shown(name)}", "readable values", str(error)) from error
         return values

@@ -15,16 +15,16 @@ from typing import Any
 
 from jinja2.exceptions import SecurityError
 
-MAX_STEPS = 500_000
+MAX_STEPS = 200_000
 """Loop rounds and calls of one rendering, together."""
 
 MAX_CHARS = 1 << 24
 """The longest text that a template may build, the result included."""
 
-MAX_CHARS_IN_ALL = 1 << 30
+MAX_CHARS_IN_ALL = 1 << 28
 """The sum of all texts that a rendering builds on its way."""
 
-MAX_ITEMS = 1_000_000
+MAX_ITEMS = 200_000
 """The longest list, and the most values of a nested one, that a template may handle."""
 
 MAX_SECONDS = 10.0

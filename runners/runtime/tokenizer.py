@@ -65,6 +65,8 @@ class Tokenizer:
             ids: list[int] = self._encoder.encode(text, add_special_tokens=add_special and self._around is None).ids
         except (TypeError, UnicodeEncodeError) as error:
             raise TextError(f"text: expected valid Unicode, found {error}") from error
+        except Exception as error:  # the library's own, for a text that its vocabulary has nothing for
+            raise TextError(f"text: the model's vocabulary can't encode it: {error}") from error
         if not add_special or self._around is None:
             return ids
         before, after = self._around

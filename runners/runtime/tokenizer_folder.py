@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tokenizers import Tokenizer as Encoder
 
@@ -22,6 +22,11 @@ from runners.runtime.tokenizer_parts import MAX_VOCAB, UNBOUNDED_TOKEN_BYTES, To
 
 MAX_TOKENIZER_BYTES = 1 << 27
 """The largest `tokenizer.json` read; Gemma's takes 33 MB."""
+
+_TRIAL_TEXT = "A b,\n\té 12 \U0001f642"
+"""Encoded once on opening, so that what can't work is found before anybody waits for it."""
+
+Result = TypeVar("Result")
 
 _MAX_CONFIG_BYTES = 1 << 24
 _MAX_TEMPLATE_BYTES = 1 << 20
@@ -60,16 +65,29 @@ def _read_encoder(folder: Path) -> Encoder:
         found = "a SentencePiece model (tokenizer.model); convert it with transformers"
         raise ModelFileError(folder, "tokenizer", "tokenizer.json", found)
     path = folder_file(folder, "tokenizer.json")
-    text = _read_text(path, MAX_TOKENIZER_BYTES)
+    model = read_json_object(path, MAX_TOKENIZER_BYTES).get("model")
+    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if isinstance(model, dict) and model.get(name):  # the library may take the whole process down over these
+            raise ModelFileError(path, f"model.{name}", "none", shown(repr(model[name])))
+    encoder = _attempt(path, lambda: Encoder.from_file(str(path)))
+    encoder.no_truncation()
+    encoder.no_padding()
+    ids = _attempt(path, lambda: encoder.encode(_TRIAL_TEXT, add_special_tokens=True).ids)
+    known = set(encoder.get_vocab(with_added_tokens=True).values())
+    if not known.issuperset(ids):
+        raise ModelFileError(path, "post_processor", "ids of the vocabulary", shown(str(sorted(set(ids) - known))))
+    return encoder
+
+
+def _attempt(path: Path, action: Callable[[], Result]) -> Result:
+    """What an action of the library gives. It raises bare Exception for what it can't use; a panic of its Rust code
+    arrives as a BaseException."""
     try:
-        encoder = Encoder.from_str(text)
-    except BaseException as error:  # bare Exception for what it can't use; a panic in Rust is no Exception at all
+        return action()
+    except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise ModelFileError(path, "file", "a tokenizer", shown(str(error), 200)) from error
-    encoder.no_truncation()
-    encoder.no_padding()
-    return encoder
 
 
 def _texts(folder: Path, encoder: Encoder, model_config: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import struct
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -26,12 +28,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of every kind of metadata and several types of tensors, written by the `gguf` package."""
     path = tmp_path_factory.mktemp("gguf") / "m.gguf"
     writer = gguf.GGUFWriter(path, "llama")
-    for add, value in (
+    fields: tuple[tuple[Callable[..., None], Any], ...] = (
         (writer.add_uint8, 200), (writer.add_int8, -5), (writer.add_uint16, 60000), (writer.add_int16, -3),
         (writer.add_int32, -70000), (writer.add_uint64, 2**40), (writer.add_int64, -(2**40)),
         (writer.add_float32, 0.5), (writer.add_float64, 0.1), (writer.add_bool, True), (writer.add_string, "ü"),
         (writer.add_array, ["a", "", "ü"]), (writer.add_array, [1.5, -2.0]), (writer.add_array, [1, -2]),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for add, value in fields:
         add(f"lab.{add.__name__}.{type(value).__name__}.{value}"[:60], value)
     values = values_written()
     writer.add_tensor("plain", values)

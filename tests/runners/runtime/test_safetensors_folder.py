@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from gguf_bytes import Contents
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from runners.runtime.safetensors_folder import ModelFileError, SafetensorsFolder
-from runners.runtime.tensor_file import GGUFFile, open_tensor_file
+from runners.runtime.tensor_file import GGUFFile, ModelFileError, SafetensorsFolder, open_tensor_file
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -86,9 +86,9 @@ def test_configurations_come_along(tmp_path: Path) -> None:
 
 def test_a_path_is_opened_by_what_lies_there(tmp_path: Path) -> None:
     assert isinstance(open_tensor_file(make_folder(tmp_path / "model", some_tensors())), SafetensorsFolder)
+    assert isinstance(open_tensor_file(Contents().write(tmp_path / "m.gguf")), GGUFFile)
     with pytest.raises(ModelFileError, match="a readable GGUF file"):
         open_tensor_file(tmp_path / "absent.gguf")
-    assert GGUFFile.read is not SafetensorsFolder.read
 
 
 def make_sharded(folder: Path) -> dict[str, str]:

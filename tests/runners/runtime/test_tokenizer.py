@@ -117,32 +117,6 @@ def test_the_chat_template_of_the_file_is_used(tiny: Tokenizer, smollm2: Tokeniz
         assert tokenizer.apply_chat_template(CHAT) == expected + "<|im_start|>assistant\n"
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{{ messages.__class__.__mro__[1].__subclasses__() }}",
-        "{{ ''.__class__.__base__ }}",
-        "{{ cycler.__init__.__globals__.os }}",
-        "{{ raise_exception.__globals__.json }}",
-        "{% for i in range(10000000) %}x{% endfor %}",
-        "{{ messages.append(1) }}",
-        "{{ '%s' | attr('__class__') }}{{ '{0.__class__}'.format(messages).missing.deeper }}",
-    ],
-)
-def test_a_hostile_template_reaches_nothing(tmp_path: Path, template: str) -> None:
-    tokenizer = Tokenizer.from_path(with_metadata(tmp_path, chat_template=template))
-    with pytest.raises(TextError, match="template refuses"):
-        tokenizer.apply_chat_template(CHAT)
-
-
-def test_a_template_may_refuse_a_chat(tmp_path: Path) -> None:
-    template = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-    tokenizer = Tokenizer.from_path(with_metadata(tmp_path, chat_template=template))
-    with pytest.raises(TextError, match="no system role"):
-        tokenizer.apply_chat_template(CHAT)
-    assert tokenizer.apply_chat_template(CHAT[1:]) == ""
-
-
 def test_a_model_without_a_template_says_so(tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_path(with_metadata(tmp_path))
     assert not tokenizer.has_chat_template
