@@ -35,7 +35,7 @@ LINE = TypeAdapter(dict[str, Any])
 
 
 class ClientConfig(BaseModel):
-    """`model_path` is the GGUF file whose tokenizer makes the prompts; `model` is the name the server knows."""
+    """`model_path` is the GGUF file or folder whose tokenizer makes the prompts; `model` is the name the server knows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     url: str = Field(pattern=r"^https?://")
@@ -80,7 +80,7 @@ class LineWriter:
 
 
 def make_prompts(config: ClientConfig) -> PromptSource:
-    tokenizer = Tokenizer.from_gguf(config.model_path)
+    tokenizer = Tokenizer.from_path(config.model_path)
     # Control tokens have no bytes; a prompt of random ids must not hold one.
     allowed = [token_id for token_id in range(tokenizer.vocab_size) if tokenizer.token_bytes(token_id)]
     if config.workload.kind == "synthetic":

@@ -49,8 +49,6 @@ class Tokenizer:
         """
         return cls(read_folder(Path(path)) if Path(path).is_dir() else read_gguf(GGUFFile(path)))
 
-    from_gguf = from_path
-
     @property
     def has_chat_template(self) -> bool:
         return bool(self._chat)

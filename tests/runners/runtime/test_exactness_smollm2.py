@@ -64,7 +64,7 @@ def test_bf16_kernels_that_sum_a_single_row_otherwise_differ_at_close_calls_alon
 
 def hold_exactness(sample_model: Path, weights: str) -> None:
     executor = build(sample_model, weights=weights, num_blocks=32, block_size=8, max_model_len=128, threads=1)
-    tokenizer = Tokenizer.from_gguf(sample_model)
+    tokenizer = Tokenizer.from_path(sample_model)
     prompts = [tuple(tokenizer.encode(prompt)) for prompt in PROMPTS]
     prompts.append(prompts[1])
     outputs, preempted, cached = serve(executor, prompts)

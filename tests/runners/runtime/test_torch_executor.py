@@ -44,7 +44,7 @@ def test_tiny_model_logits_match_transformers(tmp_path: Path, tied: bool) -> Non
 
 
 def test_sample_model_bf16_logits_match_transformers(sample_model: Path) -> None:
-    tokens = tuple(Tokenizer.from_gguf(sample_model).encode(TEXT))
+    tokens = tuple(Tokenizer.from_path(sample_model).encode(TEXT))
     exact = reference_logits(load_reference(sample_model, torch.float32), tokens)[2:]
     ours = last_logits(sample_model, tokens, "bf16")
     theirs = reference_logits(load_reference(sample_model, torch.bfloat16), tokens)[2:]
@@ -58,7 +58,7 @@ def test_sample_model_bf16_logits_match_transformers(sample_model: Path) -> None
 
 
 def test_sample_model_int8_stays_close_to_the_float_model(sample_model: Path) -> None:
-    tokens = tuple(Tokenizer.from_gguf(sample_model).encode(TEXT))
+    tokens = tuple(Tokenizer.from_path(sample_model).encode(TEXT))
     exact = torch.log_softmax(reference_logits(load_reference(sample_model, torch.float32), tokens)[2:], dim=-1)
     ours = torch.log_softmax(last_logits(sample_model, tokens, "int8"), dim=-1)
     divergence = (exact.exp() * (exact - ours)).sum(dim=-1)
