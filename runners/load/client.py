@@ -35,7 +35,7 @@ LINE = TypeAdapter(dict[str, Any])
 
 
 class ClientConfig(BaseModel):
-    """`model_path` is the GGUF file or folder whose tokenizer makes the prompts; `model` is the name the server knows."""
+    """`model_path` is the file or folder whose tokenizer makes the prompts; `model` is the name the server knows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     url: str = Field(pattern=r"^https?://")
