@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import urllib.error
 import uuid
 from pathlib import Path
 
@@ -18,15 +17,19 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from experiments import examples
-from labsite.demo.client import Api, ApiRefused, Json
-from labsite.demo.show import invalid_runs, show_comparison
-from labsite.demo.watch import all_runs, watch_experiment
 from labsite.home import read_json
+from runners.cli.client import Client, Json
+from runners.cli.compare import comparison_view
+from runners.cli.errors import CommandFailed
+from runners.cli.follow import all_runs, follow
+from runners.cli.session import clean
+from runners.display import settings_label
 from runners.models import ModelError, fetch
 
 DEMO = Path(examples.__path__[0]) / "demo.yaml"
 PLAIN_WIDTH = 120
 MODEL = "smollm2-135m-instruct"
+METRICS = ["output_throughput", "ttft", "tpot"]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,18 +38,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--document", type=Path, metavar="FILE", default=DEMO, help="the experiment to run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison here")
     options = parser.parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
     credentials = read_json(options.credentials)
     if credentials is None:
         console.print(f"there is no {options.credentials}: start a lab first")
         return 2
-    api = Api(credentials["url"], credentials["token"])
     try:
         if options.document == DEMO:
             fetch_model(options.credentials.parent / "models", console)
-        comparison = run_demo(api, console, options.document.read_bytes())
-    except (ApiRefused, ModelError, urllib.error.URLError) as error:
-        console.print(f"the demonstration could not be run: {error}", markup=False)
+        client = Client(credentials["url"], credentials["token"])
+        comparison = run_demo(client, console, options.document.read_bytes())
+    except (CommandFailed, ModelError) as error:
+        console.print(f"the demonstration could not be run: {clean(error)}", markup=False)
         return 2
     except KeyboardInterrupt:
         return 2
@@ -55,17 +58,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if _tell_invalid(comparison, console) else 0
 
 
-def run_demo(api: Api, console: Console, document: bytes) -> Json:
+def run_demo(client: Client, console: Console, document: bytes) -> Json:
     """Submits, follows, shows; returns the comparison as the API gives it."""
-    experiment = submit(api, document)
-    console.print(f"experiment {experiment['id']}: {len(all_runs(experiment))} runs, live at {page(api, experiment)}")
-    experiment = watch_experiment(api, experiment["id"], console)
-    for run in all_runs(experiment):
-        if run["reason"]:
-            console.print(f"run {run['id']} {run['state']}: {run['reason']}", markup=False)
-    comparison = api.get(f"/compare?experiment={experiment['id']}")
-    show_comparison(comparison, console)
-    console.print(f"{page(api, experiment)}")
+    headers = {"Content-Type": "application/yaml", "Idempotency-Key": str(uuid.uuid4())}
+    experiment: Json = client.post("/experiments", content=document, headers=headers, repeat=True)
+    console.print(f"experiment {experiment['id']}: {len(all_runs(experiment))} runs, live at {experiment['url']}")
+    follow(client, console, experiment["id"], bars=True)
+    comparison: Json = client.get("/compare", experiment=experiment["id"])
+    console.print(comparison_view(comparison, METRICS))
+    console.print(experiment["url"])
     return comparison
 
 
@@ -76,13 +77,14 @@ def fetch_model(models_dir: Path, console: Console) -> None:
         fetch(MODEL, models_dir, lambda done, total: progress.update(task, completed=done, total=total))
 
 
-def submit(api: Api, document: bytes) -> Json:
-    return api.post("/experiments", document, "application/yaml", {"Idempotency-Key": str(uuid.uuid4())})
-
-
-def page(api: Api, experiment: Json) -> str:
-    url = str(experiment["url"])
-    return url if url.startswith("http") else api.url + url
+def invalid_runs(comparison: Json) -> list[str]:
+    """One line for each run that is not valid."""
+    return [
+        f"run {run['id']} ({settings_label(trial['settings'])}): {', '.join(run['reasons']) or 'it has no result'}"
+        for trial in comparison["trials"]
+        for run in trial["runs"]
+        if not run["valid"]
+    ]
 
 
 def _tell_invalid(comparison: Json, console: Console) -> bool:

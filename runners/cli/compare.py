@@ -59,7 +59,8 @@ def comparison_view(comparison: Json, metrics: list[str]) -> RenderableType:
     parts.append(trials_table(comparison["trials"], metrics))
     shown = [one for one in comparison["differences"] if one["metric"] in metrics]
     if shown:
-        parts += [Text(), Text("Against the baseline", style="bold"), differences_table(shown, metrics)]
+        units = {name: meaning["unit"] for name, meaning in comparison["metrics"].items()}
+        parts += [Text(), Text("Against the baseline", style="bold"), differences_table(shown, metrics, units)]
     return Group(*parts)
 
 
@@ -108,19 +109,30 @@ def _interval(found: Json, scale: Scale) -> str:
     return f"[{digits(found['low'] * scale.factor)}, {digits(found['high'] * scale.factor)}]"
 
 
-def differences_table(differences: list[Json], metrics: list[str]) -> RenderableType:
+def differences_table(differences: list[Json], metrics: list[str], units: dict[str, str]) -> RenderableType:
     ordered = sorted(differences, key=lambda one: metrics.index(one["metric"]))
     rows = [
         (
             settings_label(one["settings"]),
             name_of(one["metric"]),
             "–" if one["relative"] is None else f"{one['relative']:+.1%}",
+            _interval_text(one, units[one["metric"]]),
             _verdict(one),
             f"{line(one['method'])}, n = {one['n']}",
         )
         for one in ordered
     ]
-    return table(("Setting", "Figure", "Change", "Verdict", "How"), rows, ("Change",))
+    headings = ("Setting", "Figure", "Change", "95 % interval", "Verdict", "How")
+    return table(headings, rows, ("Change", "95 % interval"))
+
+
+def _interval_text(difference: Json, unit: str) -> str:
+    """The interval of the difference itself, in the figure's unit."""
+    low, high = difference["low"], difference["high"]
+    if low is None or high is None:
+        return "–"
+    scale = scale_for(unit, max(abs(low), abs(high)))
+    return f"{digits(low * scale.factor)} … {digits(high * scale.factor)} {scale.unit}"
 
 
 def _verdict(difference: Json) -> str:

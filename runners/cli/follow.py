@@ -9,8 +9,9 @@ import time
 from typing import Protocol
 
 import typer
+from rich.console import Console
 
-from runners.cli.client import Json
+from runners.cli.client import Client, Json
 from runners.cli.errors import NOT_GOOD, TimedOut, Unreachable
 from runners.cli.options import ExperimentId, TimeoutOption
 from runners.cli.progress import Bars, Lines
@@ -44,7 +45,7 @@ def watch(
 ) -> None:
     """Follow an experiment to its end, with a bar for it and one for each run under way."""
     session = session_of(context)
-    finish(session, follow(session, experiment, timeout, bars=True), as_json)
+    finish(session, follow(session.client, session.notes, experiment, timeout, bars=True), as_json)
 
 
 def wait(
@@ -52,18 +53,18 @@ def wait(
 ) -> None:
     """Wait for an experiment's end, silently. Exit status 1 unless every run is valid."""
     session = session_of(context)
-    finish(session, follow(session, experiment, timeout, bars=False), as_json)
+    finish(session, follow(session.client, session.notes, experiment, timeout, bars=False), as_json)
 
 
-def follow(session: Session, experiment_id: int, timeout_s: float | None, *, bars: bool) -> Json:
+def follow(client: Client, console: Console, experiment_id: int, timeout_s: float | None = None, *, bars: bool) -> Json:
     """The experiment once it is over. Raises TimedOut, Refused, Unreachable."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    session.client.patience_s = PATIENCE_S
-    view = _view(session) if bars else _Silent()
+    client.patience_s = PATIENCE_S
+    view = _view(console) if bars else _Silent()
     try:
         while True:
-            experiment: Json = session.client.get(f"/experiments/{experiment_id}")
-            view.update(experiment, _live(session, experiment) if bars else {})
+            experiment: Json = client.get(f"/experiments/{experiment_id}")
+            view.update(experiment, _live(client, experiment) if bars else {})
             if is_over(experiment):
                 return experiment
             left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
@@ -96,14 +97,14 @@ def finish(session: Session, experiment: Json, as_json: bool) -> None:
         raise typer.Exit(NOT_GOOD)
 
 
-def _view(session: Session) -> View:
-    return Bars(session.notes) if session.notes.is_terminal else Lines(session.notes)
+def _view(console: Console) -> View:
+    return Bars(console) if console.is_terminal else Lines(console)
 
 
-def _live(session: Session, experiment: Json) -> dict[int, Json | None]:
+def _live(client: Client, experiment: Json) -> dict[int, Json | None]:
     running = [run["id"] for run in all_runs(experiment) if run["state"] == "running"]
     try:
-        return {run_id: session.client.get(f"/runs/{run_id}")["live"] for run_id in running}
+        return {run_id: client.get(f"/runs/{run_id}")["live"] for run_id in running}
     except Unreachable:
         # The bars can do without for a moment; whether the lab is gone, the next look at the experiment says.
         return dict.fromkeys(running)

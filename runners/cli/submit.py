@@ -98,7 +98,7 @@ def _after(session: Session, experiment: Json, wait: bool, watch: bool, timeout:
         show(session, experiment, as_json, lambda: f"experiment {experiment['id']}: {clean(experiment['url'])}")
         return
     session.notes.print(f"experiment {experiment['id']}: {clean(experiment['url'])}", markup=False, soft_wrap=True)
-    finish(session, follow(session, experiment["id"], timeout, bars=watch), as_json)
+    finish(session, follow(session.client, session.notes, experiment["id"], timeout, bars=watch), as_json)
 
 
 def read_document(file: str, changes: list[str] | None) -> tuple[bytes, dict[str, str]]:

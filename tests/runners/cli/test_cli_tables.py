@@ -1,0 +1,125 @@
+"""What a comparison, a run on its way and a sample look like at a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from runners.cli.compare import comparison_view
+from runners.cli.progress import Bars, Lines, change_text, figures_text
+from runners.cli.tables import counts_text, run_view
+
+BASELINE, CHANGED = {"engine.weights": "bf16"}, {"engine.weights": "int8"}
+
+
+def trial(settings: dict[str, Any], low: float | None = 90.0, **more: Any) -> dict[str, Any]:
+    throughput = {"median": 100.0, "low": low, "high": None if low is None else 110.0, "n": 3, "unit": "tok/s"}
+    return {
+        "experiment_id": 1, "settings": settings, "runs": [{"id": 7, "valid": True}], "modelled": False,
+        "baseline": False, "metrics": {"output_throughput": throughput}, **more,
+    }  # fmt: skip
+
+
+def difference(low: float | None, high: float | None, is_difference: bool, mixed: bool = False) -> dict[str, Any]:
+    return {
+        "metric": "output_throughput", "settings": CHANGED, "relative": 0.25, "low": low, "high": high, "n": 3,
+        "noise_floor": 0.1, "is_difference": is_difference, "method": "paired t", "mixes_modelled": mixed,
+    }  # fmt: skip
+
+
+def printed(renderable: Any) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    console.print(renderable)
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    return output.getvalue()
+
+
+def shown(trials: list[Any], differences: list[Any], metric: str = "output_throughput") -> str:
+    metrics = {metric: {"unit": "tok/s", "more_is_better": True}}
+    return printed(comparison_view({"trials": trials, "differences": differences, "metrics": metrics}, [metric]))
+
+
+def test_a_figure_is_shown_with_its_interval_and_without_one_where_there_is_none() -> None:
+    text = shown([trial(BASELINE), trial(CHANGED, None)], [])
+    assert "100 [90.0, 110]" in text
+    assert text.count("[") == 2  # that one, and the title's
+
+
+def test_a_figure_that_was_not_measured_is_a_dash_never_zero() -> None:
+    row = shown([trial(BASELINE)], [], "ttft").splitlines()[2]
+    assert "–" in row
+    assert " 0 " not in row
+
+
+def test_a_modelled_trial_says_so() -> None:
+    assert "weights int8 (modelled, baseline)" in shown([trial(CHANGED, modelled=True, baseline=True)], [])
+
+
+@pytest.mark.parametrize(("is_difference", "verdict"), [(True, "a difference"), (False, "within the noise")])
+def test_a_difference_is_called_one_only_where_the_lab_does(is_difference: bool, verdict: str) -> None:
+    text = shown([], [difference(5.0, 45.0, is_difference)])
+    assert "+25.0%" in text
+    assert "5.00 … 45.0 tok/s" in text
+    assert verdict in text
+
+
+def test_a_difference_of_measured_and_modelled_figures_says_so() -> None:
+    assert "a difference (measured against modelled)" in shown([], [difference(5.0, 45.0, True, mixed=True)])
+
+
+def test_without_an_interval_the_verdict_is_that_there_is_none() -> None:
+    assert "too few valid runs to say" in shown([], [difference(None, None, False)])
+
+
+def test_runs_that_did_not_succeed_are_counted_beside_those_that_ended() -> None:
+    counts = {"queued": 2, "assigned": 0, "running": 1, "succeeded": 3, "failed": 1, "cancelled": 0}
+    assert counts_text(counts) == "4 of 7 (1 failed)"
+
+
+def run(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": 7, "state": "running", "valid": None, "reasons": [], "reason": "", "node": "alpha", "modelled": False,
+        "repeat": 0, **changes,
+    }  # fmt: skip
+
+
+def test_a_runs_end_is_told_in_a_line_without_what_could_steer_the_terminal() -> None:
+    ended = run(state="failed", valid=False, reasons=["too_few_requests"], reason="a\x1b[1m\nb", modelled=True)
+    assert change_text(ended) == "run 7 failed on alpha (modelled): invalid (too_few_requests): a [1m b"
+
+
+def test_a_sample_is_told_with_its_phase_and_that_it_is_modelled() -> None:
+    sample = {"interval_s": 0.25, "output_tokens": 10, "in_flight": 2, "itl_p50_s": 0.0123, "phase": "warmup"}
+    assert figures_text(run(modelled=True), sample) == "warming up, 40.0 tok/s, 2 in flight, ITL 12.3 ms (modelled)"
+    assert figures_text(run(), None) == "starting"
+    assert figures_text(run(state="assigned"), None) == "assigned"
+
+
+@pytest.mark.parametrize("view", [Bars, Lines])
+def test_an_experiment_is_shown_from_its_first_run_to_its_last(view: Any) -> None:
+    console = Console(file=io.StringIO(), width=200, force_terminal=view is Bars)
+    live = view(console)
+    for state, valid in [("queued", None), ("running", None), ("succeeded", None), ("succeeded", True)]:
+        trials = [{"settings": CHANGED, "runs": [run(state=state, valid=valid)]}]
+        live.update({"id": 3, "state": "active", "trials": trials}, {7: None})
+    live.close()
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    assert "run 7 succeeded on alpha" in output.getvalue()
+
+
+def test_a_runs_percentiles_and_reasons_are_shown() -> None:
+    tail = {"p50": {"value": 0.5, "enough": True}, "p99": {"value": 0.9, "enough": False}}
+    summary = {
+        "metrics": {"ttft": {"value": 0.5, "unit": "s", "n": 9, "percentiles": tail}},
+        "reasons": [{"code": "node_shared", "message": "others used 40 % of the CPU"}],
+    }
+    more = {"phase": "done", "trial": {"settings": CHANGED}, "experiment": {"id": 1, "name": "x"}, "started_at": None,
+            "ended_at": "2026-11-30T12:00:00Z", "url": "http://lab/runs/7/", "summary": summary}  # fmt: skip
+    text = printed(run_view(run(valid=False, **more)))
+    for part in ("not valid: node_shared", "others used 40 %", "0.500", "0.900", "weights int8"):
+        assert part in text
