@@ -215,6 +215,46 @@ def test_sigterm_ends_a_long_request_with_an_error_after_the_drain(own_server: S
     assert is_gone(engine.pid)
 
 
+def test_a_second_sigterm_cuts_the_drain_short(tiny_gguf: Path) -> None:
+    with ServerProcess(tiny_gguf, "--drain-s", "600", "--max-num-seqs", "1") as server:
+        engine = server.engine()
+        events = server.open_stream("endless", **LONG).events()
+        next(events)
+        os.kill(engine.pid, signal.SIGSTOP)  # so that no speed of the model finishes it
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: server.get("/health").status == 503)
+        refused = server.complete("late")
+        assert (refused.status, refused.error["code"]) == (503, "shutting_down")
+        assert refused.headers["Retry-After"] == "600"
+        server.process.send_signal(signal.SIGTERM)
+        assert list(events)[-1]["error"]["code"] == "shutting_down"
+        assert server.process.wait(20) == 0
+        assert is_gone(engine.pid)
+
+
+def test_a_silent_stream_is_kept_alive_by_comments_that_cost_nothing(tiny_gguf: Path) -> None:
+    with ServerProcess(tiny_gguf, "--keep-alive-s", "0.05", "--max-num-seqs", "1") as server:
+        engine = server.engine()
+        os.kill(engine.pid, signal.SIGSTOP)
+        connection = server.connect()
+        body = {"model": server.model, "prompt": "hi", "stream": True, **LONG}
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        os.kill(engine.pid, signal.SIGCONT)
+        response = connection.getresponse()
+        os.kill(engine.pid, signal.SIGSTOP)
+        lines = iter(response)
+        seen: list[bytes] = []
+        while sum(line.startswith(b":") for line in seen) < 3:
+            seen.append(next(lines))
+        os.kill(engine.pid, signal.SIGCONT)
+        seen += lines
+        assert {line for line in seen if line.startswith(b":")} == {b": keep-alive\n"}
+        events = [json.loads(line[6:]) for line in seen if line.startswith(b"data: {")]
+        assert sum(event["lab"]["tokens"] for event in events) == LONG["max_tokens"]
+        assert seen[-2:] == [b"data: [DONE]\n", b"\n"]
+        connection.close()
+
+
 def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from runners.runtime.sequence import TokenLogprob, TokenLogprobs
 from runners.runtime.serving.detokenize import Detokenizer
 from runners.runtime.serving.errors import ApiError, unavailable
-from runners.runtime.serving.sequence_stream import Delta, SequenceStream, deltas, wait_accepted
+from runners.runtime.serving.sequence_stream import (
+    Delta,
+    SequenceStream,
+    StopTokens,
+    deltas,
+    wait_accepted,
+)
 
 TOKENS = [b"a", b"b", "é".encode()[:1], "é".encode()[1:], b"c", b"d"]
 
@@ -64,6 +70,57 @@ def test_tokens_after_a_stop_string_are_dropped_until_the_engine_lets_go() -> No
     assert not stream.stopping
     assert stream.take() == Delta("", 0, "stop")
     assert stream.num_output_tokens == 2
+
+
+def stream_with_stop_token(hidden: bool) -> SequenceStream:
+    """Token 1, `b`, is the client's stop token; token 4, `c`, the model's own end."""
+    tokens = StopTokens(frozenset({1}), frozenset({1, 4} if hidden else ()))
+    return SequenceStream("r", (1,), Detokenizer(TOKENS.__getitem__), asyncio.Event(), 0.0, "prompt", tokens)
+
+
+@pytest.mark.parametrize(("hidden", "text"), [(True, "a"), (False, "ab")])
+def test_a_stop_token_is_named_and_its_text_left_out_unless_it_is_wanted(hidden: bool, text: str) -> None:
+    stream = stream_with_stop_token(hidden)
+    stream.push(0)
+    stream.push(1)
+    stream.finish("stop", None)
+    assert stream.take() == Delta(text, 2, "stop")
+    assert stream.stop_reason == 1
+
+
+def test_the_models_own_end_is_no_reason_to_name() -> None:
+    stream = stream_with_stop_token(True)
+    stream.push(0)
+    stream.push(4)
+    stream.finish("stop", None)
+    assert stream.take() == Delta("a", 2, "stop")
+    assert stream.stop_reason is None
+
+
+def test_a_stop_token_that_did_not_end_the_sequence_is_text() -> None:
+    stream = stream_with_stop_token(True)
+    for token in (1, 0, 1):
+        stream.push(token)
+    stream.finish("length", None)
+    assert stream.take() == Delta("bab", 3, "length")
+    assert stream.stop_reason is None
+
+
+def test_a_stop_string_is_named() -> None:
+    stream = new_stream(("b",))
+    stream.push(0)
+    stream.push(1)
+    stream.finish("length", None)
+    assert (stream.finish_reason, stream.stop_reason) == ("stop", "b")
+
+
+def test_logprobs_come_with_their_tokens() -> None:
+    entry = TokenLogprobs(TokenLogprob(0, -1.0, 1))
+    stream = new_stream()
+    stream.push(0, entry)
+    assert stream.take() == Delta("a", 1, logprobs=(entry,))
+    stream.push(1)
+    assert stream.take() == Delta("b", 1)
 
 
 @given(st.lists(st.booleans(), min_size=6, max_size=6), st.sampled_from([(), ("b",), ("éc",), ("dx",)]))
