@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from experiments.pages import compare, experiment, home, models, new, nodes, run
+from experiments.pages import compare, control, experiment, experiment_list, home, models, new, nodes, run
 from labsite.accounts.signing_in import SignInView, SignOutView
 
 
@@ -22,12 +22,18 @@ urlpatterns = [
     path("now", home.home_now, name="home-now"),
     path("accounts/login/", SignInView.as_view(), name="login"),
     path("accounts/logout/", SignOutView.as_view(), name="logout"),
-    path("experiments/", home.experiment_list, name="experiments"),
+    path("experiments/", experiment_list.experiment_list, name="experiments"),
     path("experiments/new/", new.new_experiment, name="experiment-new"),
     path("experiments/new/check", new.check_experiment, name="experiment-check"),
     path("experiments/<int:experiment_id>/", experiment.show_experiment, name="experiment"),
     path("experiments/<int:experiment_id>/results", experiment.experiment_results, name="experiment-results"),
-    path("experiments/<int:experiment_id>/cancel", experiment.cancel, name="experiment-cancel"),
+    path("experiments/<int:experiment_id>/pause", control.pause, name="experiment-pause"),
+    path("experiments/<int:experiment_id>/resume", control.resume, name="experiment-resume"),
+    path("experiments/<int:experiment_id>/cancel", control.cancel, name="experiment-cancel"),
+    path("experiments/<int:experiment_id>/delete", control.delete, name="experiment-delete"),
+    path("experiments/<int:experiment_id>/restore", control.restore, name="experiment-restore"),
+    path("experiments/<int:experiment_id>/again", control.run_again, name="experiment-again"),
+    path("experiments/<int:experiment_id>/edit", control.edit, name="experiment-edit"),
     path("runs/<int:run_id>/", run.show_run, name="run"),
     path("runs/<int:run_id>/state", run.run_state, name="run-state"),
     path("runs/<int:run_id>/steps", run.run_steps, name="run-steps"),

@@ -10,6 +10,8 @@ import plotly.graph_objects as go
 from experiments.figures.style import HUES, as_json, layout
 from runners.display import name_of, scale_for, settings_label
 
+MOST_IN_LEGEND = 12
+
 
 def tradeoff_figure(trials: Iterable[Mapping[str, Any]], x: str, y: str, front: Sequence[int] = ()) -> dict[str, Any]:
     """Trials as points of two metrics with their intervals; the Pareto front of the valid ones as a line."""
@@ -33,7 +35,8 @@ def tradeoff_figure(trials: Iterable[Mapping[str, Any]], x: str, y: str, front: 
     frame = layout(
         xaxis={"title": {"text": f"{name_of(x)}, {scales[x].unit}"}, "rangemode": "tozero"},
         yaxis={"title": {"text": f"{name_of(y)}, {scales[y].unit}"}, "rangemode": "tozero"},
-        showlegend=True,
+        # Of many trials a legend would push the chart aside; the pointer tells which is which.
+        showlegend=len(shown) <= MOST_IN_LEGEND,
     )
     return as_json(go.Figure(traces, frame))
 
@@ -58,6 +61,7 @@ def _point(trial: Mapping[str, Any], index: int, x: str, y: str, scales: Mapping
         error_y=error(y),
         mode="markers",
         name=label,
+        customdata=[trial["id"]],
         marker={"color": color, "size": 11, "symbol": symbol, "line": {"width": 1.5}},
         hovertemplate=f"{label}<br>%{{x:.3~r}} · %{{y:.3~r}}<extra></extra>",
     )

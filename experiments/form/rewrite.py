@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
+from experiments.form.settings import in_order
 from runners.document import SpecError, parse_text
 
 WIDE = 10_000
@@ -44,9 +45,23 @@ class Change:
 
 def write(document: Mapping[str, Any]) -> str:
     """A stored document as text that reads back as the same document."""
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=WIDE)
+    ordered = in_order(document)
+    text = yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDE)
     # PyYAML leaves a few words bare that our dialect takes for numbers, 1e3 among them.
-    return text if parse_text(text) == document else _as_json(document)
+    return text if parse_text(text) == document else _as_json(ordered)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Short lists and innermost mappings in one line, as people write them here."""
+
+    def represent_short(self, node: yaml.CollectionNode) -> yaml.CollectionNode:
+        children = [child for pair in node.value for child in (pair if isinstance(pair, tuple) else (pair,))]
+        node.flow_style = bool(children) and all(isinstance(child, yaml.ScalarNode) for child in children)
+        return node
+
+
+_Dumper.add_representer(dict, lambda dumper, value: dumper.represent_short(dumper.represent_dict(value)))
+_Dumper.add_representer(list, lambda dumper, value: dumper.represent_short(dumper.represent_list(value)))
 
 
 def rewrite(text: str, changes: Sequence[Change]) -> str:

@@ -72,6 +72,26 @@ def default_kind(path: str) -> dict[str, Any] | None:
     return dict(default) if _discriminator(here) and isinstance(default, dict) else None
 
 
+def in_order(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with its keys in the order of the types. The database keeps none."""
+    ordered = _in_order(_schema(), document)
+    for key in ("matrix", "baseline"):
+        if isinstance(ordered.get(key), Mapping):
+            places = {one.path: place for place, one in enumerate(axis_settings(document))}
+            ordered[key] = dict(sorted(ordered[key].items(), key=lambda item: places.get(item[0], len(places))))
+    return ordered
+
+
+def _in_order(schema: Schema, value: Mapping[str, Any]) -> dict[str, Any]:
+    properties = _properties(schema, value)
+    places = {key: place for place, key in enumerate(properties)}
+    items = sorted(value.items(), key=lambda item: places.get(item[0], len(places)))
+    return {
+        key: _in_order(properties[key], item) if isinstance(item, Mapping) and key in properties else item
+        for key, item in items
+    }
+
+
 def axis_settings(document: Mapping[str, Any]) -> list[Setting]:
     """Every setting that may be an axis of this document's matrix."""
     return [one for root in AXIS_ROOTS for one in leaves(root, document)]

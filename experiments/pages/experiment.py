@@ -1,59 +1,90 @@
-"""One experiment: its document, how far it is, and what it found so far."""
+"""One experiment: its document, how far it is, and what it found so far. What can be done to it is in `control`."""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
+from django.shortcuts import render
 
 from experiments.analysis.compare import compare_trials
 from experiments.analysis.pareto import best_trial, pareto_front
 from experiments.comparison import results_of
 from experiments.figures.trials import tradeoff_figure
-from experiments.models import RUN_ENDED, Experiment, ExperimentState
+from experiments.form.rewrite import write
+from experiments.models import EXPERIMENT_OPEN, Experiment
 from experiments.pages.access import experiment_or_404, person
-from experiments.selectors import count_runs, trials_with_runs
-from experiments.services.cancelling import cancel_experiment
-from labsite.accounts.permissions import AccessDenied, may_control
+from experiments.pages.heatmap import heat_map
+from experiments.pages.rows import progress_of
+from experiments.selectors import count_runs, readable_experiments, trials_with_runs
+from labsite.accounts.models import Role
+from labsite.accounts.permissions import may_control, role_in
+from runners.document import FieldError
 
 COLUMNS = ("output_throughput", "interactivity", "ttft", "ttft_p95", "tpot", "itl_p95", "e2el", "goodput", "kv_use")
+EXPORTS = ("runs", "requests", "samples", "steps", "log")
+FORMATS = ("csv", "jsonl", "parquet")
+CLONES_SHOWN = 10
 
 
 @login_required
 def show_experiment(request: HttpRequest, experiment_id: int) -> HttpResponse:
     experiment = experiment_or_404(request, experiment_id)
-    count = count_runs([experiment.pk])[experiment.pk]
-    total, ended = sum(count.values()), sum(count[state] for state in RUN_ENDED)
-    context = {
-        "section": "experiments",
-        "experiment": experiment,
-        "document": yaml.safe_dump(experiment.document, sort_keys=False, allow_unicode=True),
-        "total": total,
-        "ended": ended,
-        "percent": 100 * ended / total if total else 0,
-        "may_cancel": experiment.state == ExperimentState.ACTIVE
-        and may_control(person(request), experiment.project, experiment.owner_id),
-        **_results(experiment),
-    }
-    return render(request, "experiments/experiment.html", context)
+    return render(request, "experiments/experiment.html", _context(request, experiment))
+
+
+def show_with_edit(
+    request: HttpRequest, experiment: Experiment, typed: Mapping[str, str], faults: Sequence[FieldError]
+) -> HttpResponse:
+    """The page after an edit that was refused: the form holds what was typed, and says what is wrong with it."""
+    context = _context(request, experiment) | {"edit": typed, "edit_faults": faults}
+    return render(request, "experiments/experiment.html", context, status=422)
 
 
 @login_required
 def experiment_results(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """The table and the chart alone: asked for again whenever a run has ended."""
+    """The table and the charts alone: asked for again whenever a run has ended."""
     experiment = experiment_or_404(request, experiment_id)
-    return render(request, "experiments/_results.html", {"experiment": experiment, **_results(experiment)})
+    context = {"experiment": experiment, **_results(experiment, request.GET.dict())}
+    return render(request, "experiments/_results.html", context)
 
 
-def _results(experiment: Experiment) -> dict[str, Any]:
+def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
+    user = person(request)
+    mine = may_control(user, experiment.project, experiment.owner_id)
+    role = role_in(user, experiment.project)
+    clones = readable_experiments(user).filter(cloned_from=experiment.pk).order_by("-id").values("pk", "name")
+    return {
+        "section": "experiments",
+        "experiment": experiment,
+        "document": write(experiment.document),
+        "progress": progress_of(count_runs([experiment.pk])[experiment.pk]),
+        "may_control": mine,
+        "is_open": experiment.state in EXPERIMENT_OPEN,
+        "may_submit": role is not None and role >= Role.RESEARCHER,
+        "origin": readable_experiments(user).filter(clones=experiment.pk).first(),
+        "clones": clones[:CLONES_SHOWN],
+        "exports": EXPORTS,
+        "formats": FORMATS,
+        "once": secrets.token_urlsafe(16),
+        "edit": {
+            "name": experiment.name,
+            "question": experiment.question,
+            "tags": ", ".join(experiment.tags),
+            "priority": experiment.priority,
+        },
+        **_results(experiment, request.GET.dict()),
+    }
+
+
+def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]:
     entries = trials_with_runs(experiment.pk)
     trials = results_of(entries)
     comparison = compare_trials(trials, experiment.spec.get("baseline") or {})
+    matrix = experiment.spec.get("matrix") or {}
     best = best_trial(trials, "output_throughput")
     by_id = {trial["id"]: trial for trial in comparison["trials"]}
     rows = [
@@ -69,7 +100,7 @@ def _results(experiment: Experiment) -> dict[str, Any]:
     front = pareto_front(trials, "interactivity", "output_throughput")
     return {
         "rows": rows,
-        "axes": list(experiment.spec.get("matrix") or {}),
+        "axes": list(matrix),
         "columns": [
             {"name": name, "largest": max(t["metrics"][name]["median"] for t in by_id.values() if name in t["metrics"])}
             for name in used
@@ -77,18 +108,6 @@ def _results(experiment: Experiment) -> dict[str, Any]:
         "has_results": bool(used),
         "any_modelled": any(trial["modelled"] for trial in by_id.values()),
         "tradeoff": tradeoff_figure(comparison["trials"], "interactivity", "output_throughput", front),
+        "heat": heat_map(matrix, comparison["trials"], asked),
         "compare_ids": ",".join(str(entry.trial.pk) for entry in entries),
     }
-
-
-@login_required
-@require_POST
-def cancel(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    experiment = experiment_or_404(request, experiment_id)
-    try:
-        cancel_experiment(person(request), experiment)
-    except AccessDenied as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, "Cancelled: queued runs will not start, those under way are being ended.")
-    return redirect("experiment", experiment.pk)

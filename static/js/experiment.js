@@ -2,6 +2,7 @@
 
 import { drawStatic } from "./charts.js";
 import { askAgain } from "./part.js";
+import { keepPicks } from "./picks.js";
 import { follow } from "./socket.js";
 
 const page = document.querySelector("[data-experiment]");
@@ -43,7 +44,7 @@ function onMessage(message) {
   const judged = message.runs.filter((run) => run.valid !== null).length + done;
   if (judged !== ended) {
     ended = judged;
-    askAgain("#results", `${location.pathname}results`);
+    askAgain("#results", `${location.pathname}results${location.search}`);
   }
   page.querySelector("#experiment-state").className = `tag ${message.experiment.state}`;
   page.querySelector("#experiment-state").textContent = message.experiment.state;
@@ -58,4 +59,5 @@ function onState(state) {
 }
 
 drawStatic();
+keepPicks(page);
 follow(() => `/ws/experiments/${page.dataset.experiment}`, onMessage, onState);
