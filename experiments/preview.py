@@ -9,14 +9,12 @@ from experiments.estimate import Estimate, estimate, past_runs
 from experiments.models import Run, RunState
 from experiments.placement import matches
 from experiments.registered import find_usable
-from experiments.registered import find_usable
 from experiments.services.feasibility import demand_of, node_view
 from experiments.warnings import UP, MatchingNode, Warning, find_warnings
 from hardware.models import Node, NodeKind
 from hardware.selectors import nodes_serving
 from labsite.accounts.models import Project
 from runners.matrix import Plan
-from runners.models import ModelEntry
 from runners.models import ModelEntry
 
 
