@@ -140,5 +140,7 @@ def _verdict(difference: Json) -> str:
     mixed = " (measured against modelled)" if difference["mixes_modelled"] else ""
     if difference["is_difference"]:
         return f"a difference{mixed}"
+    if difference["method"] == "uncalibrated":
+        return f"can't be told: the modelled error is not known{mixed}"
     unsure = difference["low"] is None or difference["noise_floor"] is None
     return ("too few valid runs to say" if unsure else "within the noise") + mixed

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from runners.cli.client import Json
 from runners.cli.session import clean
@@ -11,6 +12,8 @@ from runners.cli.tables import line
 from runners.display import digits, settings_label
 
 ENDED = ("succeeded", "failed", "cancelled")
+# Takes what the other columns leave of a narrow terminal.
+FIGURES = Column(ratio=1, no_wrap=True, overflow="ellipsis")
 
 
 class Bars:
@@ -18,12 +21,12 @@ class Bars:
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[figures]}", markup=False),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=16, table_column=Column(min_width=16)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[figures]}", markup=False, table_column=FIGURES),
             console=console,
+            expand=True,
         )
         self._whole: TaskID | None = None
         self._runs: dict[int, TaskID] = {}
@@ -34,7 +37,7 @@ class Bars:
         if self._whole is None:
             self._whole = self._progress.add_task(f"experiment {experiment['id']}", total=len(runs), figures="")
         ended = sum(run["state"] in ENDED for run, _ in runs.values())
-        self._progress.update(self._whole, completed=ended, figures=_state(experiment))
+        self._progress.update(self._whole, completed=ended, figures=_course(experiment, ended, len(runs)))
         for run_id, (run, settings) in runs.items():
             if run["state"] in ("assigned", "running"):
                 self._show_run(run_id, run, figures_text(run, live.get(run_id)), settings_label(settings))
@@ -47,9 +50,9 @@ class Bars:
 
     def _show_run(self, run_id: int, run: Json, figures: str, settings: str) -> None:
         if run_id not in self._runs:
-            name = f"  run {run_id} on {line(run['node'])}: {clean(settings)}"
+            name = f"  run {run_id} on {line(run['node'])}"
             self._runs[run_id] = self._progress.add_task(name, total=None, figures="")
-        self._progress.update(self._runs[run_id], figures=figures)
+        self._progress.update(self._runs[run_id], figures=f"{figures} · {clean(settings)}")
 
 
 class Lines:
@@ -89,8 +92,9 @@ def figures_text(run: Json, sample: Json | None) -> str:
         text += f", ITL {digits(sample['itl_p50_s'] * 1000)} ms"
     if sample.get("phase") != "measured":
         text = f"warming up, {text}"
-    return f"{text} (modelled)" if run["modelled"] else text
+    return f"modelled: {text}" if run["modelled"] else text
 
 
-def _state(experiment: Json) -> str:
-    return "" if experiment["state"] == "active" else str(experiment["state"])
+def _course(experiment: Json, ended: int, runs: int) -> str:
+    state = "" if experiment["state"] == "active" else f", {line(experiment['state'])}"
+    return f"{ended} of {runs} runs{state}"

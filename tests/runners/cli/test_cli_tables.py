@@ -73,6 +73,8 @@ def test_a_difference_of_measured_and_modelled_figures_says_so() -> None:
 
 def test_without_an_interval_the_verdict_is_that_there_is_none() -> None:
     assert "too few valid runs to say" in shown([], [difference(None, None, False)])
+    uncalibrated = difference(None, None, False) | {"method": "uncalibrated"}
+    assert "modelled error is not known" in shown([], [uncalibrated])
 
 
 def test_runs_that_did_not_succeed_are_counted_beside_those_that_ended() -> None:
@@ -94,7 +96,7 @@ def test_a_runs_end_is_told_in_a_line_without_what_could_steer_the_terminal() ->
 
 def test_a_sample_is_told_with_its_phase_and_that_it_is_modelled() -> None:
     sample = {"interval_s": 0.25, "output_tokens": 10, "in_flight": 2, "itl_p50_s": 0.0123, "phase": "warmup"}
-    assert figures_text(run(modelled=True), sample) == "warming up, 40.0 tok/s, 2 in flight, ITL 12.3 ms (modelled)"
+    assert figures_text(run(modelled=True), sample) == "modelled: warming up, 40.0 tok/s, 2 in flight, ITL 12.3 ms"
     assert figures_text(run(), None) == "starting"
     assert figures_text(run(state="assigned"), None) == "assigned"
 
