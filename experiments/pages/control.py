@@ -98,7 +98,7 @@ def edit(request: HttpRequest, experiment_id: int) -> HttpResponse:
         return show_with_edit(request, experiment, typed, error.errors)
     except AccessDenied as error:
         if may_control(person(request), experiment.project, experiment.owner_id):  # then it was the priority
-            return show_with_edit(request, experiment, typed, [FieldError("priority", str(error))])
+            return show_with_edit(request, experiment, typed, [FieldError("priority", str(error))], status=403)
         messages.error(request, str(error))
         return redirect("experiment", experiment.pk)
     messages.success(request, "Saved.")

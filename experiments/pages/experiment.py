@@ -37,11 +37,15 @@ def show_experiment(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 def show_with_edit(
-    request: HttpRequest, experiment: Experiment, typed: Mapping[str, str], faults: Sequence[FieldError]
+    request: HttpRequest,
+    experiment: Experiment,
+    typed: Mapping[str, str],
+    faults: Sequence[FieldError],
+    status: int = 422,
 ) -> HttpResponse:
     """The page after an edit that was refused: the form holds what was typed, and says what is wrong with it."""
     context = _context(request, experiment) | {"edit": typed, "edit_faults": faults}
-    return render(request, "experiments/experiment.html", context, status=422)
+    return render(request, "experiments/experiment.html", context, status=status)
 
 
 @login_required
