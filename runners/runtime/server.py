@@ -26,7 +26,7 @@ from runners import models
 from runners.runtime.model_file import ModelFileError
 from runners.runtime.serving.api import build_app
 from runners.runtime.serving.chat_format import ChatFormat
-from runners.runtime.serving.engine_client import EngineClient
+from runners.runtime.serving.engine_client import STOP_GRACE_S, EngineClient
 from runners.runtime.serving.errors import unavailable
 from runners.runtime.serving.metrics import ServerMetrics
 from runners.runtime.serving.options import ServerOptions, parse_options
@@ -125,7 +125,7 @@ class Server:
             return await self.load_and_serve()
         finally:
             parent.cancel()
-            await self.service.engine.stop()
+            await self.service.engine.stop(0.0 if self.end_asked.is_set() else STOP_GRACE_S)
             await self.runner.cleanup()
             end_children()
 

@@ -69,7 +69,7 @@ class ChatFormat:
         """What takes one answer apart; null where its text is its content. Under a structure there is no thought: the
         structure holds from the first token."""
         splitter = None
-        if body.structure is None and self.reasoning != "none":
+        if not body.has_structure and self.reasoning != "none":
             opened = self.reasoning == "deepseek_r1" or prompt.rstrip().endswith(START)
             splitter = ReasoningSplitter(opened=opened)
         parser = self._tool_parser(body)
@@ -81,7 +81,7 @@ class ChatFormat:
         names = frozenset(tool.function.name for tool in body.tools)
         if body.choice.forced:
             return ForcedCalls(names, body.choice.name)
-        if body.choice.kind == "none" or body.structure is not None:
+        if body.choice.kind == "none" or body.has_structure:
             return None
         match self.tool_calls:
             case "hermes":

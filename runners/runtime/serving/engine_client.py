@@ -138,7 +138,7 @@ class EngineClient:
         for stream in self._streams.values():
             stream.fail(error)
 
-    async def stop(self) -> None:
+    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """End the process: at the end of its step, or by force after a grace. While it loads, at once: it does not
         listen then, and holds nothing that matters."""
         self._stopping = True
@@ -149,9 +149,9 @@ class EngineClient:
         if not self.ready.done():
             self._process.kill()
         try:
-            await asyncio.wait_for(asyncio.shield(self.ended), STOP_GRACE_S)
+            await asyncio.wait_for(asyncio.shield(self.ended), grace_s)
         except TimeoutError:
-            log.warning("the engine process did not end within %.0f s and is killed", STOP_GRACE_S)
+            log.warning("the engine process did not end within %.0f s and is killed", grace_s)
             self._process.kill()
             await self.ended
 
@@ -243,9 +243,13 @@ class EngineClient:
             self._on_failure(key, field, message)
 
     def _on_failure(self, key: str, field: str, message: str) -> None:
-        if stream := self._forget(key):
-            if not stream.closed:
-                self._metrics.finished("error", time.monotonic() - stream.received_s)
+        stream = self._streams[key]
+        if stream.stopping:  # its answer was complete before
+            self._close(stream, "stop", None)
+            return
+        self._forget(key)
+        if not stream.closed:
+            self._metrics.finished("error", time.monotonic() - stream.received_s)
             stream.fail(ApiError(400, message, param=field, code="invalid_value"))
 
     def _on_aborted(self, report: Aborted) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from aiohttp import web
@@ -35,13 +34,9 @@ class EventWriter:
             self._keeper = asyncio.create_task(self._keep_alive())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._keeper is not None:
             self._keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._keeper
 
     async def send(self, event: dict[str, Any]) -> None:
         await self.write(b"data: " + dump(event) + b"\n\n")

@@ -18,7 +18,7 @@ from runners.runtime.serving.http_answers import SERVER_FAULT, SERVICE, json_ans
 from runners.runtime.serving.protocol.body import parse
 from runners.runtime.serving.protocol.chat import ChatBody
 from runners.runtime.serving.protocol.completions import CompletionBody
-from runners.runtime.serving.sequence_stream import Delta, deltas, wait_accepted, wait_finished
+from runners.runtime.serving.sequence_stream import deltas, wait_accepted, wait_finished
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ async def generate(request: web.Request, body: CompletionBody | ChatBody) -> web
 async def send_whole(answer: Answer) -> web.Response:
     streams = answer.job.streams
     await wait_finished(streams, answer.job.wake)
-    taken = [stream.take() or Delta("", 0) for stream in streams]
+    taken = [delta for stream in streams if (delta := stream.take()) is not None]
     return json_answer(answer.whole(taken), headers={"X-Request-Id": answer.request_id})
 
 

@@ -32,8 +32,11 @@ def tell_of_tools(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping
 
 
 def _as_text(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A call and its result as text; any other message as it is."""
     if message["role"] == "tool":
         return {"role": "user", "content": f"<tool_response>\n{message['content']}\n</tool_response>"}
-    calls = [START + json.dumps(call["function"], ensure_ascii=False) + END for call in message.get("tool_calls", ())]
+    if "tool_calls" not in message:
+        return dict(message)
+    calls = [START + json.dumps(call["function"], ensure_ascii=False) + END for call in message["tool_calls"]]
     content = "\n".join(text for text in (message["content"], *calls) if text)
     return {"role": message["role"], "content": content}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from runners.runtime.sequence import SamplingParams
@@ -167,13 +167,9 @@ def prepare_generation(loaded: Loaded, body: GenerationBody) -> tuple[Job, list[
         assert isinstance(body, CompletionBody)
         prompts = encoder.of_completion(body)
     banned = encoder.bad_token_ids(body.bad_words)
-    params = [
-        body.sampling_params(
-            max_tokens_of(body, len(prompt.ids), loaded.facts.context_len), loaded.tokenizer.eos_ids, banned, index
-        )
-        for prompt in prompts
-        for index in range(body.n)
-    ]
+    shared = body.sampling_params(1, loaded.tokenizer.eos_ids, banned)  # once, as a structure's text may be long
+    most = [max_tokens_of(body, len(prompt.ids), loaded.facts.context_len) for prompt in prompts]
+    params = [replace(shared, max_tokens=each, seed=body.seed_of(i)) for each in most for i in range(body.n)]
     return Job(prompts, body.n), params
 
 

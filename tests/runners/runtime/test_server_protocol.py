@@ -228,7 +228,8 @@ def test_a_request_without_a_seed_draws_one_and_one_with_a_seed_keeps_it() -> No
     drawn = {parse(CompletionBody, raw(PLAIN)).sampling_params(4, ()).seed for _ in range(4)}
     assert len(drawn) == 4
     body = parse(CompletionBody, raw(PLAIN | {"seed": 5}))
-    assert [body.sampling_params(4, (), index=index).seed for index in range(3)] == [5, 6, 7]
+    assert body.sampling_params(4, ()).seed == 5
+    assert [body.seed_of(index) for index in range(3)] == [5, 6, 7]
 
 
 def test_ignore_eos_passes_over_the_models_end_and_never_over_the_clients_stop_tokens() -> None:
@@ -360,6 +361,11 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
+
+
+def test_a_chats_flags_are_taken_strictly_too() -> None:
+    assert refused(ChatBody, CHAT | {"add_generation_prompt": 1}).param == "add_generation_prompt"
+    assert refused(TokenizeChatBody, {"messages": CHAT["messages"], "return_token_strs": "yes"}).param
 
 
 ALL_KINDS: tuple[type[RequestBody], ...] = (

@@ -100,6 +100,10 @@ class ChatBody(ChatTextFields, GenerationBody):
         return self.top_logprobs if self.logprobs else None
 
     @property
+    def has_structure(self) -> bool:
+        return self.choice.forced or super().has_structure
+
+    @property
     def structure(self) -> Structure | None:
         if self.choice.forced:
             return forced_structure(self.tools, self.choice, parallel=self.parallel_tool_calls)

@@ -138,6 +138,10 @@ class GenerationBody(RequestBody):
         return self.prompt_logprobs
 
     @property
+    def has_structure(self) -> bool:
+        return any(getattr(self, name) is not None for name in STRUCTURE_FIELDS)
+
+    @property
     def structure(self) -> Structure | None:
         """What the output must match; it knows the field that asks for it, as the client called it."""
         for name in STRUCTURE_FIELDS:
@@ -154,15 +158,15 @@ class GenerationBody(RequestBody):
         if len(given := [name for name in STRUCTURE_FIELDS if getattr(self, name) is not None]) > 1:
             raise bad_field(given[1], f"is not allowed beside {given[0]}; allowed: one of them")
 
+    def seed_of(self, index: int) -> int:
+        """The seed of answer `index`. A request without one draws one each, so that the engine always has it."""
+        return secrets.randbits(63) if self.seed is None else (self.seed + index) & INT64_MAX
+
     def sampling_params(
-        self,
-        max_tokens: int,
-        eos_ids: tuple[int, ...],
-        bad_token_ids: tuple[tuple[int, ...], ...] = (),
-        index: int = 0,
+        self, max_tokens: int, eos_ids: tuple[int, ...], bad_token_ids: tuple[tuple[int, ...], ...] = ()
     ) -> SamplingParams:
-        """For answer `index`. A request without a seed draws one each, so that the engine always has it. `ignore_eos`
-        passes over the model's own end tokens alone, as vLLM has it, never over the client's `stop_token_ids`."""
+        """For the first answer. `ignore_eos` passes over the model's own end tokens alone, as vLLM has it, never over
+        the client's `stop_token_ids`."""
         ends = self.stop_token_ids if self.ignore_eos else (*self.stop_token_ids, *eos_ids)
         return SamplingParams(
             max_tokens=max_tokens,
@@ -171,7 +175,7 @@ class GenerationBody(RequestBody):
             top_k=self.top_k,
             top_p=self.top_p,
             min_p=self.min_p,
-            seed=secrets.randbits(63) if self.seed is None else (self.seed + index) & INT64_MAX,
+            seed=self.seed_of(0),
             ignore_eos=self.ignore_eos and not self.stop_token_ids,
             stop_token_ids=tuple(dict.fromkeys(ends)),
             repetition_penalty=self.repetition_penalty,
