@@ -31,8 +31,11 @@ than once, always with the same `webhook-id`; refuse an old `webhook-timestamp`.
 received; else it is sent again, 8 times in about five hours; 3 deliveries in a row that failed for good switch the
 webhook off. Redirects are not followed, and private addresses are refused. Events: {", ".join(EVENTS)}."""
 
-URL = Field(max_length=URL_LENGTH, description="http or https, with a public host.")
-EVENT_LIST = Field(description=f"Some of: {', '.join(EVENTS)}.", max_length=2 * len(EVENTS))
+# What the services check, and answer with more than a schema could say, is in the published schema all the same.
+URL_SCHEMA: dict[str, Any] = {"format": "uri", "pattern": "^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[!-~]*)?$"}
+EVENTS_SCHEMA: dict[str, Any] = {"items": {"type": "string", "enum": list(EVENTS)}, "minItems": 1}
+URL = Field(max_length=URL_LENGTH, description="http or https, with a public host.", json_schema_extra=URL_SCHEMA)
+EVENT_LIST = Field(max_length=2 * len(EVENTS), json_schema_extra=EVENTS_SCHEMA)
 
 
 class WebhookIn(StrictBody):
