@@ -42,10 +42,10 @@ def edit_experiment(user: User, experiment: Experiment, edit: Edit) -> None:
     """Writes the changes. A researcher gives his own experiments any priority up to 0, an operator any at all, so that
     nobody overtakes the others by his own decision. Raises AccessDenied, SpecError (with every fault found)."""
     require_control(user, experiment.project, experiment.owner_id, "editing")
-    if edit.priority is not None and edit.priority > 0:
-        require(user, experiment.project, Role.OPERATOR, "a priority above 0")
     changes = edit.changes()
     _check(experiment, changes)
+    if edit.priority is not None and edit.priority > 0:
+        require(user, experiment.project, Role.OPERATOR, "a priority above 0")
     held = Experiment.objects.select_for_update(no_key=True, of=("self",)).get(pk=experiment.pk)
     before = {field: getattr(held, field) for field in changes}
     changed = {field: value for field, value in changes.items() if value != before[field]}
