@@ -21,6 +21,7 @@ from runners.cli.export import export
 from runners.cli.follow import wait, watch
 from runners.cli.login import login, logout
 from runners.cli.look import list_experiments, list_runs, nodes, show_one
+from runners.cli.models import models_app
 from runners.cli.session import Session, clean
 from runners.cli.submit import clone, submit, validate
 
@@ -85,6 +86,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)
+app.add_typer(models_app, name="models")
 
 
 def main(arguments: list[str] | None = None) -> int:

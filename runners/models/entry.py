@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from runners.models.errors import BadEntry
+from runners.models.layout import INDEX, SINGLE
 
 MAX_FILES = 500
 MAX_FILE_BYTES = 2**46
@@ -121,6 +122,9 @@ class LocalSource(Part):
 Source = Annotated[WheelSource | HubSource | LocalSource, Field(discriminator="kind")]
 
 
+Checked = TypeVar("Checked", WheelSource, HubSource, LocalSource)
+
+
 class ModelFile(Part):
     """One file of a model; `name` is its path in the model's folder, with '/' between the parts."""
 
@@ -182,14 +186,15 @@ class ModelEntry(Part):
         if self.format == "gguf" and (len(names) != 1 or not names[0].endswith(".gguf")):
             raise ValueError("files: a gguf model is one file whose name ends in .gguf")
         if self.format == "safetensors" and not self._is_hub_layout(names):
-            raise ValueError("files: a safetensors model has config.json and at least one .safetensors file")
+            raise ValueError("files: a safetensors model has config.json and model.safetensors, or an index and shards")
         if isinstance(self.source, WheelSource) and len(names) != 1:
             raise ValueError("files: a wheel gives one file")
         return self
 
     @staticmethod
     def _is_hub_layout(names: list[str]) -> bool:
-        return "config.json" in names and any(name.endswith(".safetensors") for name in names)
+        shards = INDEX in names and any(name.endswith(".safetensors") for name in names)
+        return "config.json" in names and (SINGLE in names or shards)
 
     @property
     def bytes(self) -> int:
@@ -217,6 +222,14 @@ class ModelEntry(Part):
             return cls.model_validate(dict(value))
         except ValidationError as error:
             raise BadEntry(_faults(error)) from error
+
+
+def check_source(source: type[Checked], **fields: Any) -> Checked:
+    """A source with these fields. Raises BadEntry with every fault."""
+    try:
+        return source.model_validate(fields)
+    except ValidationError as error:
+        raise BadEntry([(f"source.{field}", words, allowed) for field, words, allowed in _faults(error)]) from error
 
 
 def _is_plain(item: Any) -> bool:

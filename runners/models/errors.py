@@ -50,11 +50,10 @@ class FetchStopped(ModelError):
 class DiskFull(ModelError):
     """Nothing of the model is left on the disk. Another try fails alike until somebody makes room."""
 
-    def __init__(self, directory: Path, needed_bytes: int, free_bytes: int) -> None:
+    def __init__(self, directory: Path, needed_bytes: int | None, free_bytes: int) -> None:
         self.needed_bytes, self.free_bytes = needed_bytes, free_bytes
-        super().__init__(
-            f"{directory} has too little room: the model needs {needed_bytes:,} bytes there, {free_bytes:,} are free"
-        )
+        needs = "" if needed_bytes is None else f"the model needs {needed_bytes:,} bytes there, "
+        super().__init__(f"{directory} has too little room: {needs}{free_bytes:,} are free")
 
 
 class HashMismatch(ModelError):

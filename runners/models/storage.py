@@ -16,11 +16,10 @@ from pathlib import Path
 
 from runners.models.entry import LocalSource, ModelEntry, ModelFile
 from runners.models.errors import BadEntry, SourceRefused
+from runners.models.layout import unlisted
 from runners.models.registry import REGISTRY
 
 ALLOWED_DIRS = "LAB_MODEL_DIRS"
-# What a loader may read of a folder; another file of these kinds would change the model unseen.
-READ_SUFFIXES = frozenset({".json", ".safetensors", ".jinja", ".model", ".txt"})
 
 log = logging.getLogger(__name__)
 
@@ -81,12 +80,13 @@ def check_allowed(model: ModelEntry, path: Path, models_dir: Path) -> None:
 
 
 def unlisted_files(model: ModelEntry, path: Path) -> list[str]:
-    """Files beside the model's own that a loader might read, by name."""
-    if not model.is_folder:
-        return []
-    listed = {file.name for file in model.files}
-    found = [place.name for place in path.iterdir() if place.suffix in READ_SUFFIXES]
-    return sorted(name for name in found if name not in listed)
+    """Files beside the model's own that a loader would read, by name."""
+    return unlisted((file.name for file in model.files), file_names(path)) if model.is_folder else []
+
+
+def file_names(folder: Path) -> list[str]:
+    """Names of the files in a folder and in the folders right below it, with '/' between the parts."""
+    return [path.relative_to(folder).as_posix() for path in (*folder.glob("*"), *folder.glob("*/*")) if path.is_file()]
 
 
 def keep_manifest(model: ModelEntry, models_dir: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tiny_entries import COMMIT, FOLDER, SHAPE, hub_model, sha256, wheel_model
 
 from runners.models import BadEntry, ModelEntry
+from runners.models.layout import model_files, unlisted
 from runners.models.memory import least_memory_bytes, machine_memory_bytes
 
 GOOD = hub_model().to_dict()
@@ -76,15 +77,27 @@ def test_what_is_no_sha256_is_refused(digest: Any) -> None:
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["config.json", "a.safetensors", "A.safetensors"], "same name"),
-        (["config.json", "a.safetensors", "a.safetensors/b"], "both a file and a folder"),
-        (["config.json", "model.bin"], "at least one .safetensors"),
-        (["a.safetensors"], "config.json"),
+        (["config.json", "model.safetensors", "Model.safetensors"], "same name"),
+        (["config.json", "model.safetensors", "model.safetensors/b"], "both a file and a folder"),
+        (["config.json", "model.bin"], "model.safetensors"),
+        (["config.json", "a-1-of-1.safetensors"], "an index"),
+        (["model.safetensors"], "config.json"),
     ],
 )
 def test_files_that_make_no_model_are_refused(names: list[str], words: str) -> None:
     (field, message, _) = refused(files=[FILE | {"name": name} for name in names]).faults[0]
     assert field == "files" and words in message
+
+
+def test_of_a_repository_only_what_the_runtime_reads_makes_up_the_model() -> None:
+    beside = ["config.json", "tokenizer.json", "additional_chat_templates/tools.jinja"]
+    others = ["README.md", "model.bin", "onnx/model.onnx", "original/tokenizer.json", "consolidated.safetensors"]
+    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"]
+    assert model_files([*beside, *others, *shards]) == sorted([*beside, *shards])
+    assert model_files([*beside, *shards, "model.safetensors"]) == sorted([*beside, "model.safetensors"])
+    assert unlisted(beside, [*beside, *others, "model.safetensors", "chat_template.jinja"]) == [
+        "chat_template.jinja", "model.safetensors",
+    ]  # fmt: skip
 
 
 def test_a_gguf_model_is_one_gguf_file() -> None:
