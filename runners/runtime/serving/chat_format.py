@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -39,6 +40,7 @@ TOOL_MARKS: Mapping[str, ToolCallFormat] = {
     PYTHON_TAG: "llama3_json",
     "Environment: ipython": "llama3_json",
 }
+LOOKS_AT_TOOLS = re.compile(r"\{[{%](?:(?!%\}|\}\}).)*\btools\b", re.DOTALL)
 # Marks that a vocabulary may have as control tokens, whose text would be left out.
 MARKS = frozenset({START, END, CALL_START, CALL_END, TOOL_CALLS, "[ARGS]", "[CALL_ID]", PYTHON_TAG})
 
@@ -61,7 +63,7 @@ class ChatFormat:
         return cls(
             tool_calls=_tool_calls(template) if tool_call_parser == "auto" else _named(tool_call_parser),
             reasoning=_reasoning(template) if reasoning_parser == "auto" else _named_reasoning(reasoning_parser),
-            template_takes_tools="tools" in template,
+            template_takes_tools=_takes_tools(template),
             mark_bytes=marks,
         )
 
@@ -96,7 +98,12 @@ class ChatFormat:
 def _tool_calls(template: str) -> ToolCallFormat:
     """Hermes' format where the template knows no tools, as it is what `plain_tools` asks for."""
     found = (known for mark, known in TOOL_MARKS.items() if mark in template)
-    return next(found, "none" if "tools" in template else "hermes")
+    return next(found, "none" if _takes_tools(template) else "hermes")
+
+
+def _takes_tools(template: str) -> bool:
+    """Whether some statement or expression looks at `tools`; words in its text or comments say nothing."""
+    return LOOKS_AT_TOOLS.search(template) is not None
 
 
 def _reasoning(template: str) -> ReasoningFormat:

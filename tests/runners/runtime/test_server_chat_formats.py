@@ -90,6 +90,7 @@ def whole(loaded: Loaded, body: ChatBody, text: str, reason: str = "stop") -> An
         (LLAMA, "llama3_json", "none", True),
         (MISTRAL, "mistral", "none", True),
         ("{{ tools }}" + TEMPLATE, "none", "none", True),
+        ("{# no tools #}You have no tools. {{ xml_tools }}" + TEMPLATE, "hermes", "none", False),
     ],
 )
 def test_the_template_tells_the_format(

@@ -308,6 +308,24 @@ def test_embeddings_are_unit_vectors_in_the_order_of_their_inputs(server: Server
     assert list(struct.unpack(f"<{len(raw) // 4}f", raw)) == pytest.approx(vectors[0], rel=1e-6)
 
 
+def test_answers_have_the_fields_of_openais_reference(server: ServerProcess) -> None:
+    fields: dict[str, Any] = {"max_tokens": 2, "ignore_eos": True}
+    plain = server.complete(PROMPT, **fields).json
+    chat = server.chat("hi", **fields).json
+    for answer, kind in ((plain, "text_completion"), (chat, "chat.completion")):
+        assert answer.keys() == {"id", "object", "created", "model", "choices", "usage", "lab"}
+        assert (answer["object"], answer["model"]) == (kind, server.model)
+        assert {"prompt_tokens", "completion_tokens", "total_tokens"} < answer["usage"].keys()
+    ends = {"index", "logprobs", "finish_reason", "stop_reason"}
+    assert plain["choices"][0].keys() == {"text", *ends}
+    assert chat["choices"][0].keys() == {"message", *ends}
+    text = server.chat("hi", stream=True, **fields).text
+    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    assert all({"index", "delta", "logprobs", "finish_reason"} <= chunk["choices"][0].keys() for chunk in chunks)
+
+
 def test_the_version_and_the_model_are_told(server: ServerProcess) -> None:
     assert server.get("/version").json["version"]
     assert server.get(f"/v1/models/{server.model}").json["id"] == server.model
