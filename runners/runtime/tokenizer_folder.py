@@ -113,9 +113,9 @@ def _decoding(folder: Path, encoder: Encoder) -> tuple[Callable[[str], bytes], b
     strips |= any(step["type"] == "Metaspace" and step.get("prepend_scheme") != "never" for step in steps)
     if "ByteLevel" in kinds and kinds <= {"ByteLevel", "Fuse"}:
         return byte_level_bytes, False
-    spaces = "Metaspace" in kinds or any(_is_space_step(step) for step in steps)
+    spaces = [step for step in steps if step["type"] in ("Metaspace", "Replace")]
     known = {"Metaspace", "Replace", "ByteFallback", "Fuse", "Strip"}
-    if spaces and kinds <= known and all(_is_space_step(step) for step in steps if step["type"] == "Replace"):
+    if spaces and kinds <= known and all(map(_is_space_step, spaces)):
         has_bytes = "ByteFallback" in kinds
         return lambda text: piece_bytes(text, byte_fallback=has_bytes), strips
     found = ", ".join(sorted(kinds)) or "none"
@@ -123,7 +123,9 @@ def _decoding(folder: Path, encoder: Encoder) -> tuple[Callable[[str], bytes], b
 
 
 def _is_space_step(step: Mapping[str, Any]) -> bool:
-    return step["type"] == "Replace" and step.get("pattern") == {"String": SPACE} and step.get("content") == " "
+    if step["type"] == "Metaspace":
+        return step.get("replacement") == SPACE
+    return step.get("pattern") == {"String": SPACE} and step.get("content") == " "
 
 
 def _state(component: Any) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from runners.runtime.quantize.block_types import BLOCKS
 from runners.runtime.quantize.dequantize_k import K_FORMATS
 from runners.runtime.quantize.packed import Bytes, Floats, halves, nibbles
 
-_CHUNK_VALUES = 1 << 20
-"""Values turned at a time, so that what is computed on the way stays small beside the result."""
+_CHUNK_VALUES = 1 << 18
+"""Values turned at a time, so that what is computed on the way stays small beside the result, and in the cache."""
 
 _IQ4_NL_VALUES = np.array(
     (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113), np.float32

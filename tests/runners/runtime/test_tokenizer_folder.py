@@ -203,6 +203,8 @@ POST_PROCESSOR: dict[str, object] = {
 }
 """Puts a start token first, under an id that no vocabulary has."""
 
+UNDERSCORES = {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": True}
+
 UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json: expected a regular file"),
     "only tokenizer.model": (only_a_sentence_piece_model, "convert it with transformers"),
@@ -227,6 +229,10 @@ UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no decoder": (changed("tokenizer.json", decoder=None), "decoder: expected ByteLevel"),
     "a decoder of word pieces": (
         changed("tokenizer.json", decoder={"type": "WordPiece", "prefix": "##", "cleanup": True}), "found WordPiece",
+    ),
+    "another sign for spaces": (
+        changed("tokenizer.json", decoder=UNDERSCORES),
+        "found Metaspace",
     ),
     "a configuration that is no object": (write("tokenizer_config.json", "[]"), "found list"),
     "a flag that is none": (changed("tokenizer_config.json", add_bos_token="yes"), "add_bos_token"),

@@ -10,7 +10,7 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: nothing here is to be looked for elsewhere
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_vocabularies import (
     CONTROL,
@@ -28,7 +28,7 @@ from tokenizers import models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from runners.runtime.gguf_file import ModelFileError
-from runners.runtime.tokenizer import Tokenizer
+from runners.runtime.tokenizer import TextError, Tokenizer
 
 LOADED = {
     "llama-bpe": "llama", "smaug-bpe": "llama", "qwen2": "qwen2", "deepseek-r1-qwen": "qwen2", "tekken": "llama",
@@ -260,3 +260,41 @@ def test_named_chat_templates_stand_beside_the_default(tmp_path: Path) -> None:
     ours = read(tmp_path, fields)
     assert ours.apply_chat_template([]) == "plain"
     assert ours.apply_chat_template([], tools=[{"type": "function"}]) == "with 1"
+
+
+odd_words = st.text(st.sampled_from("ab▁ <>é\x00"), max_size=3) | st.sampled_from(["<0x0A>", "<unk>", "ab", "a", "b"])
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    model=st.sampled_from(["gpt2", "llama"]),
+    tokens=st.lists(odd_words, min_size=1, max_size=8),
+    types=st.lists(st.integers(0, 9), min_size=8, max_size=8),
+    scores=st.lists(st.floats(width=32, allow_nan=False), min_size=8, max_size=8),
+    merges=st.lists(st.text(st.sampled_from("ab▁ "), min_size=1, max_size=4), min_size=1, max_size=5),
+    unknown=st.integers(0, 20),
+)
+def test_an_odd_vocabulary_works_or_is_refused(
+    tmp_path: Path,
+    model: str,
+    tokens: list[str],
+    types: list[int],
+    scores: list[float],
+    merges: list[str],
+    unknown: int,
+) -> None:
+    fields = {
+        "model": model, "tokens": tokens, "token_type": types[: len(tokens)], "scores": scores[: len(tokens)],
+        "merges": merges, "unknown_token_id": unknown,
+    }  # fmt: skip
+    try:
+        ours = read(tmp_path, fields)
+    except ModelFileError as error:
+        assert error.part.startswith("metadata tokenizer.ggml.")
+        return
+    for text in ("", "a b", "ab<unk>▁é", "🙂"):
+        try:
+            ids = ours.encode(text)
+        except TextError:
+            continue
+        assert isinstance(ours.decode(ids), str)
