@@ -7,6 +7,7 @@ as one JSON object, and never as a traceback.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +17,7 @@ import typer
 
 from runners.cli.change import cancel, delete, edit, pause, restore, resume
 from runners.cli.compare import compare
-from runners.cli.errors import INTERRUPTED, CommandFailed
+from runners.cli.errors import FAULT, INTERRUPTED, CommandFailed
 from runners.cli.export import export
 from runners.cli.follow import wait, watch
 from runners.cli.login import login, logout
@@ -29,7 +30,7 @@ PROGRAM = "inference-lab"
 HELP = """The inference lab from a terminal.
 
 Exit status: 0 done · 1 a result is not good · 2 wrong use · 3 refused by the lab · 4 the lab can't be reached ·
-5 the time limit passed · 130 interrupted.
+5 the time limit passed · 70 a fault of this program · 130 interrupted.
 """
 
 app = typer.Typer(
@@ -102,4 +103,11 @@ def main(arguments: list[str] | None = None) -> int:
         return INTERRUPTED
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
+    except Exception as error:
+        if os.environ.get("LAB_DEBUG") == "1":
+            raise
+        # Ours, or an answer of another version's lab: in either case no traceback for a person at a terminal.
+        told = f"{type(error).__name__}: {clean(error)}; LAB_DEBUG=1 shows where"
+        print(f"error: {PROGRAM} does not understand what happened: {told}", file=sys.stderr)
+        return FAULT
     return 0

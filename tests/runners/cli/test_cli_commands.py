@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -149,6 +150,18 @@ def test_waiting_ends_with_the_experiment_and_says_how_it_went(lab: Terminal, pr
     said = lab.run("wait", bad)
     assert said.status == 1
     assert "errors_over_1pct" in said.out
+
+
+def test_an_interrupt_ends_the_waiting_and_not_the_experiment(lab: Terminal, project: Project) -> None:
+    experiment = submit(project).pk
+    waiting = lab.start("watch", experiment)
+    assert waiting.stderr is not None
+    place_runs()
+    assert "assigned" in waiting.stderr.readline()
+    waiting.send_signal(signal.SIGINT)
+    out, err = waiting.communicate(timeout=60)
+    assert (waiting.returncode, out, "Traceback" in err) == (130, "", False)
+    assert Experiment.objects.get(pk=experiment).state == "active"
 
 
 def test_submit_and_watch_tells_each_run_as_it_changes(lab: Terminal) -> None:

@@ -35,13 +35,25 @@ def test_every_command_has_help_and_json(capsys: pytest.CaptureFixture[str]) -> 
         assert "--json" in said, name
 
 
-def test_it_starts_without_the_lab_or_its_heavy_parts() -> None:
-    """Neither Django nor torch nor pydantic is on the way to an answer."""
-    program = (
-        "import sys, runners.cli.app; print(*{'django', 'torch', 'pydantic', 'numpy', 'aiohttp'} & set(sys.modules))"
-    )
+def test_it_starts_without_the_labs_heavy_parts() -> None:
+    heavy = {"django", "torch", "numpy", "aiohttp", "transformers", "huggingface_hub", "gguf"}
+    program = f"import sys, runners.cli.app; print(*{heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_fault_of_its_own_is_told_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unexpected() -> None:
+        raise KeyError("trials")
+
+    monkeypatch.setattr("runners.cli.change.session_of", lambda context: unexpected())
+    assert main(["pause", "1"]) == 70
+    assert "KeyError: 'trials'" in capsys.readouterr().err
+    monkeypatch.setenv("LAB_DEBUG", "1")
+    with pytest.raises(KeyError):
+        main(["pause", "1"])
 
 
 def test_version_and_no_command(terminal: Terminal) -> None:
