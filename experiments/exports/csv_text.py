@@ -14,7 +14,8 @@ from typing import Any
 from experiments.exports.columns import Kind, Row
 from experiments.exports.table import Table
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+# The wide forms too: spreadsheets of some languages take them for the narrow ones.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 class CsvWriter:

@@ -16,6 +16,7 @@ import secrets
 from typing import Any, Literal, get_args
 
 from django.conf import settings
+from django.db.models import Count
 from django.utils import timezone
 
 from experiments.models import Experiment, ExperimentState, Run, Webhook, WebhookDelivery
@@ -34,7 +35,9 @@ def tell_experiment_ended(experiment_id: int) -> None:
     """To be called where an experiment has become done or cancelled, in that transaction."""
     experiment = Experiment.objects.select_related("project").get(pk=experiment_id)
     event = EXPERIMENT_EVENTS[experiment.state]
-    _tell(event, experiment.project_id, f"{event}:{experiment.pk}", {"experiment": _experiment(experiment)})
+    rows = Run.objects.filter(experiment=experiment).order_by().values_list("state")
+    told = _experiment(experiment) | {"runs": dict(rows.annotate(Count("pk")))}
+    _tell(event, experiment.project_id, f"{event}:{experiment.pk}", {"experiment": told})
 
 
 def tell_run(run_id: int, event: Literal["run.failed", "run.invalid"]) -> None:

@@ -55,6 +55,7 @@ def test_a_failed_run_and_the_end_of_its_experiment_are_told(project: Project, w
     assert failed.payload["data"]["run"]["id"] == run.pk
     assert failed.payload["data"]["experiment"]["name"] == "an experiment"
     assert done.payload["data"]["experiment"]["state"] == "done"
+    assert done.payload["data"]["experiment"]["runs"] == {"failed": 1}
     assert (failed.state, failed.attempts) == ("pending", 0)
     assert failed.next_try_at is not None
 
