@@ -28,9 +28,10 @@ from runners.runtime.serving.api import build_app
 from runners.runtime.serving.chat_format import ChatFormat
 from runners.runtime.serving.engine_client import STOP_GRACE_S, EngineClient
 from runners.runtime.serving.errors import unavailable
+from runners.runtime.serving.loaded import Loaded
 from runners.runtime.serving.metrics import ServerMetrics
 from runners.runtime.serving.options import ServerOptions, parse_options
-from runners.runtime.serving.service import ENGINE_LOADS, Loaded, Service
+from runners.runtime.serving.service import ENGINE_LOADS, Service
 from runners.runtime.serving.steps import StepRing
 from runners.runtime.tokenizer import Tokenizer
 

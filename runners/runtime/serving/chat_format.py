@@ -30,6 +30,8 @@ from runners.runtime.tokenizer import Tokenizer
 
 ToolCallFormat = Literal["none", "hermes", "llama3_json", "mistral"]
 ReasoningFormat = Literal["none", "think", "deepseek_r1"]
+ToolCallParser = ToolCallFormat | Literal["auto"]
+ReasoningParser = ReasoningFormat | Literal["auto"]
 TOOL_CALL_PARSERS: tuple[str, ...] = ("auto", *get_args(ToolCallFormat))
 REASONING_PARSERS: tuple[str, ...] = ("auto", *get_args(ReasoningFormat))
 
@@ -56,13 +58,14 @@ class ChatFormat:
     mark_bytes: Mapping[int, bytes]
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, tool_call_parser: str = "auto", reasoning_parser: str = "auto") -> ChatFormat:
-        """The parsers are `auto` or a format's name."""
+    def of(
+        cls, tokenizer: Tokenizer, tool_calls: ToolCallParser = "auto", reasoning: ReasoningParser = "auto"
+    ) -> ChatFormat:
         template = tokenizer.chat_template
         marks = {token_id: mark.encode() for mark in MARKS if (token_id := tokenizer.token_id(mark)) is not None}
         return cls(
-            tool_calls=_tool_calls(template) if tool_call_parser == "auto" else _named(tool_call_parser),
-            reasoning=_reasoning(template) if reasoning_parser == "auto" else _named_reasoning(reasoning_parser),
+            tool_calls=_tool_calls(template) if tool_calls == "auto" else tool_calls,
+            reasoning=_reasoning(template) if reasoning == "auto" else reasoning,
             template_takes_tools=_takes_tools(template),
             mark_bytes=marks,
         )
@@ -108,19 +111,3 @@ def _takes_tools(template: str) -> bool:
 
 def _reasoning(template: str) -> ReasoningFormat:
     return "think" if START in template or END in template else "none"
-
-
-def _named(name: str) -> ToolCallFormat:
-    found: ToolCallFormat
-    for found in get_args(ToolCallFormat):
-        if found == name:
-            return found
-    raise ValueError(f"{name!r} is no format of tool calls; allowed: {', '.join(TOOL_CALL_PARSERS)}")
-
-
-def _named_reasoning(name: str) -> ReasoningFormat:
-    found: ReasoningFormat
-    for found in get_args(ReasoningFormat):
-        if found == name:
-            return found
-    raise ValueError(f"{name!r} is no format of reasoning; allowed: {', '.join(REASONING_PARSERS)}")

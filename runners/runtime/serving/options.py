@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from runners.runtime.serving.chat_format import REASONING_PARSERS, TOOL_CALL_PARSERS
+from runners.runtime.serving.chat_format import REASONING_PARSERS, TOOL_CALL_PARSERS, ReasoningParser, ToolCallParser
 from runners.runtime.serving.messages import EngineConfig
 
 
@@ -33,8 +33,8 @@ class ServerOptions:
     max_waiting: int
     drain_s: float
     keep_alive_s: float
-    tool_call_parser: str
-    reasoning_parser: str
+    tool_call_parser: ToolCallParser
+    reasoning_parser: ReasoningParser
     detached: bool
 
     @property

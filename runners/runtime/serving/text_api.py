@@ -11,11 +11,11 @@ from aiohttp import web
 from runners.runtime.serving.answers.embedding import embedding_answer
 from runners.runtime.serving.errors import bad_field
 from runners.runtime.serving.http_answers import SERVICE, json_answer, request_id_of
+from runners.runtime.serving.loaded import Loaded
 from runners.runtime.serving.protocol.body import parse
 from runners.runtime.serving.protocol.embeddings import EmbeddingBody
 from runners.runtime.serving.protocol.tokens import DetokenizeBody, TokenizeBody, TokenizeChatBody, asks_for_chat
 from runners.runtime.serving.sequence_stream import wait_finished
-from runners.runtime.serving.service import Loaded
 from runners.runtime.tokenizer import TextError
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from runners.runtime.serving.answers.frame import Answer
 from runners.runtime.serving.answers.logprobs import chat_logprobs, prompt_logprobs
+from runners.runtime.serving.jobs import Job
 from runners.runtime.serving.protocol.chat import ChatBody
 from runners.runtime.serving.sequence_stream import Delta, SequenceStream
-from runners.runtime.serving.service import Job
 from runners.runtime.serving.tool_calls.call import ToolCall
 from runners.runtime.tokenizer import Tokenizer
 

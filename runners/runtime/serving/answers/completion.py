@@ -9,9 +9,9 @@ from runners.runtime.sequence import TokenLogprobs
 from runners.runtime.serving.answers.frame import Answer
 from runners.runtime.serving.answers.logprobs import CompletionLogprobs, prompt_logprobs
 from runners.runtime.serving.answers.usage import usage
+from runners.runtime.serving.jobs import Job
 from runners.runtime.serving.protocol.completions import CompletionBody
 from runners.runtime.serving.sequence_stream import Delta, SequenceStream
-from runners.runtime.serving.service import Job
 from runners.runtime.tokenizer import Tokenizer
 
 

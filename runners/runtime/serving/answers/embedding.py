@@ -6,8 +6,8 @@ import base64
 import struct
 from typing import Any
 
+from runners.runtime.serving.jobs import Job
 from runners.runtime.serving.protocol.embeddings import EmbeddingBody
-from runners.runtime.serving.service import Job
 
 
 def embedding_answer(body: EmbeddingBody, model: str, job: Job) -> dict[str, Any]:

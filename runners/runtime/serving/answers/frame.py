@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from runners.runtime.serving.answers.usage import lab, lab_of_all, usage
+from runners.runtime.serving.jobs import Job
 from runners.runtime.serving.sequence_stream import Delta, SequenceStream
-from runners.runtime.serving.service import Job
 
 
 class Answer:
