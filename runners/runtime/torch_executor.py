@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 
 from runners.runtime.attention import QUERY_SIZES, AttentionPlanner, KVCache, Slots
@@ -22,6 +21,7 @@ from runners.runtime.kernels.products import use_bf16_products
 from runners.runtime.kernels.products_check import AttentionShape, choose_products
 from runners.runtime.kernels.selfcheck import Choice, Weights, choose_kernels, is_batch_invariant
 from runners.runtime.loading.weights import open_model
+from runners.runtime.memory import available_bytes, kv_block_bytes, memory_need, refuse_what_does_not_fit
 from runners.runtime.models.config import ModelConfig
 from runners.runtime.models.decoder import Decoder, StepInput
 from runners.runtime.sampling.outputs import read_outputs
@@ -125,7 +125,8 @@ def build(
     """Load a model (a GGUF file, or a folder in Hugging Face layout) and make it ready to run.
 
     `num_blocks` None takes KV_MEMORY_SHARE of the free memory. Sets the process's torch threads. Raises ModelFileError
-    for a file that can't be used, KernelsUnavailable for native kernels that are wrong on this chip.
+    for a file that can't be used, ModelDoesNotFit before anything is loaded, KernelsUnavailable for native kernels that
+    are wrong on this chip.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -134,18 +135,22 @@ def build(
     length = min(max_model_len or config.max_model_len, config.max_model_len)
     with torch.inference_mode():
         kernel_set = choose_kernels(weights, kernels)
+        refuse_what_does_not_fit(
+            memory_need(
+                config,
+                model_weights.layout,
+                bytes_per_weight=kernel_set.bytes_per_weight,
+                kv_bytes=(num_blocks or 1) * kv_block_bytes(config, block_size),
+                max_model_len=length,
+            )
+        )
         products = choose_products(_attention_shape(config, block_size))
         model = Decoder(config, model_weights, kernel_set, products, length)
     if num_blocks is None:
-        num_blocks = _blocks_in_memory(config, block_size)
+        num_blocks = max(int(available_bytes() * KV_MEMORY_SHARE) // kv_block_bytes(config, block_size), 1)
     return TorchExecutor(model, kernel_set, num_blocks=num_blocks, block_size=block_size, max_model_len=length)
 
 
 def _attention_shape(config: ModelConfig, block_size: int) -> AttentionShape:
     sizes = AttentionPlanner(config, 1, block_size).key_sizes()
     return AttentionShape(config.num_heads, config.num_kv_heads, config.head_dim, QUERY_SIZES, sizes)
-
-
-def _blocks_in_memory(config: ModelConfig, block_size: int) -> int:
-    block_bytes = 2 * 2 * config.num_layers * config.num_kv_heads * config.head_dim * block_size
-    return max(int(psutil.virtual_memory().available * KV_MEMORY_SHARE) // block_bytes, 1)

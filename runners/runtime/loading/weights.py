@@ -29,19 +29,20 @@ def open_model(path: Path | str) -> tuple[ModelConfig, FileWeights]:
 
 
 class FileWeights:
-    """Implements WeightSource on an open file."""
+    """Implements WeightSource on an open file; `layout` says where what lies."""
 
     def __init__(self, file: TensorFile, config: ModelConfig, layout: Layout) -> None:
-        self._file, self._config, self._layout = file, config, layout
+        self.layout = layout
+        self._file, self._config = file, config
 
     def embedding(self) -> torch.Tensor:
-        return self._file.read(self._layout.embedding)
+        return self._file.read(self.layout.embedding)
 
     def head(self) -> torch.Tensor:
-        return self.embedding() if self._config.tied_embeddings else self._file.read(self._layout.head)
+        return self.embedding() if self._config.tied_embeddings else self._file.read(self.layout.head)
 
     def final_norm(self) -> torch.Tensor:
-        return self._file.read(self._layout.final_norm) + self._layout.norm_offset
+        return self._file.read(self.layout.final_norm) + self.layout.norm_offset
 
     def rope_table(self, name: str) -> list[float]:
         values: list[float] = self._file.read(name).tolist()
@@ -64,10 +65,10 @@ class FileWeights:
         )
 
     def _read(self, role: str, layer: int, expert: int = 0) -> torch.Tensor:
-        return self._file.read(self._layout.name(role, layer, expert))
+        return self._file.read(self.layout.name(role, layer, expert))
 
     def _norm(self, role: str, layer: int) -> torch.Tensor:
-        return self._read(role, layer) + self._layout.norm_offset
+        return self._read(role, layer) + self.layout.norm_offset
 
     def _head_norm(self, role: str, layer: int) -> torch.Tensor | None:
         return self._neighbours(self._norm(role, layer)) if self._config.qk_norm else None
@@ -78,7 +79,7 @@ class FileWeights:
 
     def _neighbours(self, rows: torch.Tensor) -> torch.Tensor:
         """Rows (heads · head_dim, …) whose rotary pairs are neighbours."""
-        if not self._layout.rotary_halves:
+        if not self.layout.rotary_halves:
             return rows
         halves = rows.view(-1, 2, self._config.head_dim // 2, *rows.shape[1:])
         return halves.transpose(1, 2).reshape(rows.shape)
@@ -87,7 +88,7 @@ class FileWeights:
         return GatedWeights(self._read("gate", layer), self._read("up", layer), self._read("down", layer))
 
     def _experts(self, layer: int) -> ExpertsWeights:
-        one_by_one = self._stacked_blocks(layer) if self._layout.stacked_experts else self._single_blocks(layer)
+        one_by_one = self._stacked_blocks(layer) if self.layout.stacked_experts else self._single_blocks(layer)
         return ExpertsWeights(self._read("router", layer), one_by_one)
 
     def _stacked_blocks(self, layer: int) -> Iterator[GatedWeights]:
