@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from runners import models
 from runners.chips import load_catalog
 from runners.modelled.executor import ModelledExecutor, build, build_engine
 from runners.runtime.engine import Engine, StepOutput
-from runners.runtime.sequence import SamplingParams
+from runners.runtime.sequence import SamplingParams, Structure
 from runners.spec import EngineSpec
 
 H100 = next(chip for chip in load_catalog() if chip.chip_id == "h100-sxm")
@@ -57,6 +58,33 @@ def test_a_made_up_token_is_in_the_vocabulary_and_never_a_stop_token() -> None:
     tokens = [token for output in drain(engine) for token in output.tokens]
     assert len(tokens) == 50 and tokens[-1].finish_reason == "length"
     assert all(0 <= token.token_id < 49_152 and token.token_id not in stops for token in tokens)
+
+
+def test_every_sampling_parameter_is_taken_and_none_but_an_embedding_changes_the_output() -> None:
+    plain = SamplingParams(max_tokens=8, seed=4)
+    full = replace(
+        plain,
+        temperature=1.0,
+        min_p=0.1,
+        repetition_penalty=1.3,
+        logit_bias=((1, 5.0),),
+        bad_token_ids=((1, 2),),
+        logprobs=3,
+        prompt_logprobs=2,
+        structure=Structure("json_object"),
+    )
+    _, engine = made()
+    engine.add("plain", (1, 2, 3), plain)
+    engine.add("full", (1, 2, 3), full)
+    engine.add("embed", (1, 2, 3), replace(full, embed=True))
+    outputs = drain(engine)
+    plain_ids, full_ids = (
+        [token.token_id for output in outputs for token in output.tokens if token.request_id == name]
+        for name in ("plain", "full")
+    )
+    assert len(plain_ids) == 8 and plain_ids == full_ids
+    ((embedded,),) = [output.embeddings for output in outputs if output.embeddings]
+    assert (embedded.request_id, sum(value * value for value in embedded.embedding)) == ("embed", 1.0)
 
 
 def test_facts_say_that_the_figures_are_modelled_and_uncalibrated() -> None:
