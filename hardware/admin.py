@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -17,8 +17,9 @@ from django.utils.timesince import timesince
 from hardware.admin_actions import admin_actions, tell_join_command
 from hardware.admin_form import NodeForm
 from hardware.models import Chip, Node
-from hardware.selectors import live_run_id, nodes_operated_by
+from hardware.selectors import nodes_operated_by
 from hardware.services import issue_join_token
+from labsite.accounts.admin_bases import LongList, ReadOnly
 from labsite.accounts.audited_admin import AuditedAdmin
 from labsite.accounts.models import Role
 from labsite.accounts.permissions import has_role_anywhere
@@ -33,11 +34,12 @@ def _as_json(value: Any) -> SafeString:
 
 
 @admin.register(Chip)
-class ChipAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class ChipAdmin(LongList, ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     """Read only: the records are files of hardware/catalog, with their sources."""
 
     list_display = ("name", "chip_id", "vendor", "kind", "version", "current")
     list_filter = ("current", "vendor", "kind")
+    search_fields = ("name", "chip_id", "vendor")
     fields = ("name", "chip_id", "vendor", "kind", "version", "current", "created_at", "record_shown")
     readonly_fields = fields
 
@@ -47,14 +49,12 @@ class ChipAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_view_permission(self, request: HttpRequest, obj: Chip | None = None) -> bool:
         return _is_operator(request)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Chip | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Chip | None = None) -> bool:
-        return False
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Chip], search_term: str
+    ) -> tuple[QuerySet[Chip], bool]:
+        found, doubled = super().get_search_results(request, queryset, search_term)
+        # a node stands for a chip as it is known now
+        return (found.filter(current=True) if request.path.endswith("/autocomplete/") else found), doubled
 
     @admin.display(description="record")
     def record_shown(self, chip: Chip) -> SafeString:
@@ -62,20 +62,26 @@ class ChipAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Node)
-class NodeAdmin(AuditedAdmin, admin.ModelAdmin):  # type: ignore[type-arg]
+class NodeAdmin(LongList, AuditedAdmin, admin.ModelAdmin):  # type: ignore[type-arg]
     """An operator sees and changes the nodes of his projects; a superuser every node. Nodes are never deleted."""
 
     form = NodeForm
     list_display = ("name", "state", "kind", "project", "chip_shown", "seen", "current_run", "usd_per_hour")
-    list_filter = ("state", "kind", "project")
-    search_fields = ("name", "slug")
+    list_filter = ("state", "kind")
+    search_fields = ("name", "slug", "project__name", "project__slug", "chip__chip_id")
+    search_help_text = "A part of the node’s or the project’s name, or a chip id."
     actions = admin_actions()
     asked = ("name", "project", "kind", "chip", "labels", "usd_per_hour")
     told = ("slug", "state", "draining", "seen", "current_run", "agent_version", "chip_shown")
     reported = ("ceilings_shown", "facts_shown", "models_shown")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Node]:
-        return nodes_operated_by(request.user).order_by("name")
+        live = Max("attempts__run_id", filter=Q(attempts__state__in=["assigned", "running"]))
+        return nodes_operated_by(request.user).annotate(live_run=live).order_by("name")
+
+    def get_autocomplete_fields(self, request: HttpRequest) -> tuple[str, ...]:
+        # an operator chooses among the few projects that he operates; a superuser among all
+        return ("chip", "project") if request.user.is_superuser else ("chip",)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return _is_operator(request)
@@ -124,7 +130,7 @@ class NodeAdmin(AuditedAdmin, admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description="current run")
     def current_run(self, node: Node) -> str:
-        run_id = live_run_id(node)
+        run_id = getattr(node, "live_run", None)
         return format_html('<a href="{}">run {}</a>', reverse("run", args=[run_id]), run_id) if run_id else "—"
 
     @admin.display(description="ceilings")

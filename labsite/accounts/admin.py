@@ -1,4 +1,4 @@
-"""The admin of people: users, projects with their members, API tokens, and the audit log.
+"""The admin of people: users, projects, API tokens, and the audit log. Who is in which project: `admin_members`.
 
 A superuser sees all of it; a project's admin its members; anyone who gets in, his own tokens.
 """
@@ -11,27 +11,26 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
-from django.db.models import Model, QuerySet
+from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html
 
-from labsite.accounts.audit import entries_visible_to
+from labsite.accounts.admin_bases import MOST_INLINE, LongList, ReadOnly
+from labsite.accounts.admin_members import ByProjectAdminRole, MembershipInline, OwnMembershipInline
+from labsite.accounts.audit import entries_visible_to, record
 from labsite.accounts.audited_admin import AuditedAdmin
-from labsite.accounts.models import ApiToken, AuditEntry, Membership, Project, Role, User
+from labsite.accounts.models import ApiToken, AuditEntry, Project, Role, User
 from labsite.accounts.permissions import has_role_anywhere, projects_of
-from labsite.accounts.tokens import TokenRefused, check_token, create_token, revoke_token
+from labsite.accounts.tokens import TokenRefused, check_token, create_token, opening, revoke_token
 
 # Roles say who may do what; groups would be a second place for the same rules.
 admin.site.unregister(Group)
 
 
-class OwnMembershipInline(admin.TabularInline):  # type: ignore[type-arg]
-    model = Membership
-    extra = 0
-
-
 @admin.register(User)
-class UserAdmin(AuditedAdmin, DjangoUserAdmin):  # type: ignore[type-arg]
+class UserAdmin(LongList, AuditedAdmin, DjangoUserAdmin):  # type: ignore[type-arg]
     fieldsets = (
         (None, {"fields": ("username", "password")}),
         ("Person", {"fields": ("first_name", "last_name", "email")}),
@@ -39,43 +38,53 @@ class UserAdmin(AuditedAdmin, DjangoUserAdmin):  # type: ignore[type-arg]
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
     list_display = ("username", "email", "is_active", "is_superuser", "last_login")
-    list_filter = ("is_active", "is_superuser", "projects")
+    list_filter = ("is_active", "is_superuser")
+    search_fields = ("username", "first_name", "last_name", "email", "projects__slug")
+    search_help_text = "A part of a name or address, or a project’s slug."
     filter_horizontal = ()
     readonly_fields = ("last_login", "date_joined")
-    inlines = (OwnMembershipInline,)
+    actions = ("deactivate", "activate")
 
+    def get_inlines(self, request: HttpRequest, obj: User | None) -> list[Any]:
+        few = obj is None or obj.memberships.count() <= MOST_INLINE
+        return [OwnMembershipInline] if few else []
 
-class ByProjectAdminRole:
-    """Permissions of things that belong to the admins of a project."""
+    @admin.action(description="Deactivate the selected users", permissions=["change"])
+    def deactivate(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """They are out at once: neither their sessions nor their tokens open anything. Nobody deactivates himself."""
+        self._set_active(request, queryset.exclude(username=request.user.get_username()), False)
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return has_role_anywhere(request.user, Role.ADMIN)
+    @admin.action(description="Activate the selected users", permissions=["change"])
+    def activate(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        self._set_active(request, queryset, True)
 
-    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return self.has_change_permission(request, obj)
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        mine = projects_of(request.user, Role.ADMIN)
-        return mine.exists() if obj is None else mine.filter(pk=obj.pk).exists()
-
-
-class MembershipInline(ByProjectAdminRole, admin.TabularInline):  # type: ignore[type-arg]
-    model = Membership
-    extra = 1
-
-    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return self.has_change_permission(request, obj)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return self.has_change_permission(request, obj)
+    @transaction.atomic
+    def _set_active(self, request: HttpRequest, users: QuerySet[User], active: bool) -> None:
+        changed = list(users.filter(is_active=not active))
+        for user in changed:
+            user.is_active = active
+            user.save(update_fields=["is_active"])
+            record(request.user, "user.activate" if active else "user.deactivate", user)
+        messages.success(request, f"{len(changed)} user(s) {'activated' if active else 'deactivated'}.")
 
 
 @admin.register(Project)
-class ProjectAdmin(AuditedAdmin, ByProjectAdminRole, admin.ModelAdmin):  # type: ignore[type-arg]
+class ProjectAdmin(LongList, AuditedAdmin, ByProjectAdminRole, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
     prepopulated_fields = {"slug": ("name",)}
-    inlines = (MembershipInline,)
+    fields = ("name", "slug", "members")
+
+    def get_inlines(self, request: HttpRequest, obj: Project | None) -> list[Any]:
+        few = obj is None or obj.memberships.count() <= MOST_INLINE
+        return [MembershipInline] if few else []
+
+    @admin.display(description="members")
+    def members(self, project: Project) -> str:
+        if project.pk is None:
+            return "–"
+        address = f"{reverse('admin:accounts_membership_changelist')}?project__id__exact={project.pk}"
+        return format_html('<a href="{}">{} in all</a>', address, project.memberships.count())
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
         return super().get_queryset(request).filter(pk__in=projects_of(request.user, Role.ADMIN))
@@ -91,7 +100,7 @@ class ProjectAdmin(AuditedAdmin, ByProjectAdminRole, admin.ModelAdmin):  # type:
 
     def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> tuple[str, ...]:
         # the slug is in people's scripts (?project=…)
-        return ("slug",) if obj else ()
+        return ("slug", "members") if obj else ("members",)
 
 
 class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -106,13 +115,28 @@ class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
 
+class TokenState(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "live"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "valid"), ("no", "expired or revoked")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
+        if self.value() not in ("yes", "no"):
+            return queryset
+        return opening(queryset) if self.value() == "yes" else queryset.exclude(pk__in=opening(queryset).values("pk"))
+
+
 @admin.register(ApiToken)
-class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class ApiTokenAdmin(LongList, admin.ModelAdmin):  # type: ignore[type-arg]
     """The token is shown once, when it is made; afterwards it can only be revoked."""
 
     list_display = ("prefix", "name", "user", "created_at", "last_used_at", "expires_at", "revoked_at")
-    list_filter = ("user",)
+    list_filter = (TokenState,)
     list_select_related = ("user",)
+    search_fields = ("prefix", "name", "user__username")
+    search_help_text = "The beginning of the token, a part of its name, or of the user’s."
     form = ApiTokenForm
     fields = ("user", "name", "expires_at")
     actions = ("revoke",)
@@ -120,6 +144,10 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiToken]:
         tokens = super().get_queryset(request)
         return tokens if request.user.is_superuser else tokens.filter(user_id=request.user.pk)
+
+    def get_autocomplete_fields(self, request: HttpRequest) -> tuple[str, ...]:
+        # whoever makes tokens for himself alone has nobody to choose from
+        return ("user",) if request.user.is_superuser else ()
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.admin_site.has_permission(request)
@@ -164,14 +192,13 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(AuditEntry)
-class AuditEntryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class AuditEntryAdmin(LongList, ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     """The audit log, to be read alone: by a superuser all of it, by an admin that of his projects."""
 
     list_display = ("at", "username", "action", "object_type", "object_name", "project", "via", "address")
     list_filter = ("via", "object_type", "at")
     list_select_related = ("project",)
     search_fields = ("username", "action", "object_name", "object_id")
-    show_full_result_count = False
     readonly_fields = ("at", "user", "username", "project", "action", "object_type", "object_id", "object_name",
                        "via", "address", "detail")  # fmt: skip
 
@@ -184,12 +211,3 @@ class AuditEntryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_view_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
         allowed = self.has_module_permission(request)
         return allowed if obj is None else entries_visible_to(request.user).filter(pk=obj.pk).exists()
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
-        return False

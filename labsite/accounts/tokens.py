@@ -97,6 +97,11 @@ def authenticate_token(plain: str) -> User | None:
     return token.user if token else None
 
 
+def opening(tokens: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
+    """Of these tokens those that open something now."""
+    return tokens.filter(_opening())
+
+
 def _opening() -> Q:
     return Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
 

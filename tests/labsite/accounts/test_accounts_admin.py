@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from labsite.accounts.models import ApiToken, Membership, Project, Role, User
+from labsite.accounts.models import ApiToken, AuditEntry, Membership, Project, Role, User
 from labsite.accounts.tokens import authenticate_token, create_token
 
 pytestmark = pytest.mark.django_db
@@ -91,7 +91,7 @@ def membership_form(project: Project, user: User, role: Role) -> dict[str, objec
         "memberships-TOTAL_FORMS": 1,
         "memberships-INITIAL_FORMS": 0,
         "memberships-0-project": project.pk,
-        "memberships-0-user": user.pk,
+        "memberships-0-username": user.get_username(),
         "memberships-0-role": int(role),
     }
 
@@ -142,3 +142,62 @@ def test_everyone_sees_and_revokes_his_own_tokens_alone(project: Project) -> Non
     client.post(LIST, chosen)
     assert authenticate_token(mine.plain) is None
     assert authenticate_token(theirs.plain) == other
+
+
+@pytest.mark.parametrize(("name", "said"), [("nobody", "no active user is named"), ("person1", "already")])
+def test_a_member_who_cannot_be_added_is_refused_with_the_reason(project: Project, name: str, said: str) -> None:
+    client = client_of(member(project, Role.ADMIN))
+    member(project, Role.VIEWER)
+    url = reverse("admin:accounts_project_change", args=[project.pk])
+    form = membership_form(project, User(username=name), Role.ADMIN)
+    page = client.post(url, form).content.decode()
+    assert said in page
+    assert Membership.objects.count() == 2
+
+
+def test_somebody_named_twice_is_refused(project: Project) -> None:
+    client, newcomer = client_of(member(project, Role.ADMIN)), User.objects.create_user("newcomer")
+    form = membership_form(project, newcomer, Role.VIEWER) | {
+        "memberships-TOTAL_FORMS": 2,
+        "memberships-1-username": "newcomer",
+        "memberships-1-role": int(Role.ADMIN),
+    }
+    page = client.post(reverse("admin:accounts_project_change", args=[project.pk]), form).content.decode()
+    assert "newcomer is named twice" in page
+    assert not newcomer.memberships.exists()
+
+
+def test_the_list_of_members_has_ones_own_projects_alone(project: Project) -> None:
+    theirs = member(Project.objects.create(name="Theirs", slug="theirs"), Role.VIEWER)
+    admin = member(project, Role.ADMIN)
+    client, url = client_of(admin), reverse("admin:accounts_membership_changelist")
+    page = client.get(url).content.decode()
+    assert admin.username in page and theirs.username not in page
+    change = reverse("admin:accounts_membership_change", args=[theirs.memberships.get().pk])
+    assert client.get(change).status_code == 302
+    added = {"project": project.pk, "username": theirs.username, "role": int(Role.VIEWER)}
+    assert client.post(reverse("admin:accounts_membership_add"), added).status_code == 302
+    assert Membership.objects.filter(project=project, user=theirs).exists()
+    elsewhere = added | {"project": theirs.memberships.first().project_id, "username": admin.username}
+    assert client.post(reverse("admin:accounts_membership_add"), elsewhere).status_code == 200
+    assert admin.memberships.count() == 1
+
+
+def test_deactivating_users_leaves_oneself_and_is_on_record(project: Project) -> None:
+    root, user = User.objects.create_superuser("root"), member(project, Role.VIEWER)
+    chosen = {"action": "deactivate", "_selected_action": [root.pk, user.pk]}
+    client = client_of(root)
+    client.post(reverse("admin:accounts_user_changelist"), chosen)
+    assert list(User.objects.filter(is_active=False)) == [user]
+    assert AuditEntry.objects.get(action="user.deactivate").object_id == str(user.pk)
+    client.post(reverse("admin:accounts_user_changelist"), chosen | {"action": "activate"})
+    assert not User.objects.filter(is_active=False).exists()
+
+
+def test_tokens_are_filtered_by_what_they_open(root: Client) -> None:
+    user = User.objects.get(username="root")
+    live, dead = create_token(user, "live one"), create_token(user, "dead one")
+    ApiToken.objects.filter(pk=dead.record.pk).update(revoked_at="2026-01-01T00:00Z")
+    assert "dead one" not in root.get(f"{LIST}?live=yes").content.decode()
+    assert "live one" not in root.get(f"{LIST}?live=no").content.decode()
+    assert live.record.prefix in root.get(f"{LIST}?q=live").content.decode()
