@@ -22,12 +22,11 @@ from runners.runtime.sequence import SamplingParams, Structure, StructureKind
 MAX_TEXT_BYTES = 131_072
 MAX_CHOICES = 10_000
 MAX_ERROR_CHARS = 400
-CACHED_STRUCTURES = 32
 LIMITS = LLParserLimits(
     initial_lexer_fuel=1_000_000,  # some 20 ms
     step_lexer_fuel=200_000,  # some 14 ms
     step_max_items=50_000,
-    max_lexer_states=50_000,  # at most 100 MB
+    max_lexer_states=50_000,  # some 30 MB
     max_grammar_size=100_000,
     verbose_errors=False,
 )
@@ -58,11 +57,13 @@ class StructureCompiler:
         self._vocab_size = vocab_size
         self._vocabulary = lru_cache(maxsize=1)(load_vocabulary)
         self._tokenizer = lru_cache(maxsize=1)(self._build_tokenizer)
-        self._compiled = lru_cache(maxsize=CACHED_STRUCTURES)(self._compile)
 
     def compile(self, structure: Structure, params: SamplingParams) -> GrammarState:
-        """The state before an output's first token. Raises StructureError."""
-        matcher = self._compiled(structure.kind, structure.text).deep_copy()
+        """The state before an output's first token. Raises StructureError.
+
+        Each is compiled anew: copies of a matcher share its lexer's states, and the limit on them.
+        """
+        matcher = self._compile(structure.kind, structure.text)
         state = GrammarState(matcher, params, self._vocabulary().eos_ids, self._vocab_size)
         if state.finished:
             raise StructureError("it allows the empty text alone")
@@ -118,7 +119,7 @@ class _LibraryView:
             lengths = range(min(self._longest, len(data)), 0, -1)
             length = next((length for length in lengths if data[:length] in self._ids), 0)
             if not length:
-                break  # the library finds no token for the rest, and the text refused
+                break  # the library finds no token for the rest, and refuses the text
             token_ids.append(self._ids[data[:length]])
             data = data[length:]
         return token_ids
@@ -176,7 +177,7 @@ def _grammar(kind: StructureKind, text: str) -> str:
             return LLMatcher.grammar_from_regex(text)
         case "choice":
             # llguidance's Lark spells strings as JSON does.
-            choices = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in _choices(text))
+            choices = " | ".join(json.dumps(choice) for choice in _choices(text))
             return LLMatcher.grammar_from_lark(f"start: {choices}")
         case "grammar":
             return LLMatcher.grammar_from_lark(text)
