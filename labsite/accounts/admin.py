@@ -73,14 +73,14 @@ class ProjectAdmin(LongList, AuditedAdmin, ByProjectAdminRole, admin.ModelAdmin)
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
     prepopulated_fields = {"slug": ("name",)}
-    fields = ("name", "slug", "members")
+    fields = ("name", "slug", "members_shown")
 
     def get_inlines(self, request: HttpRequest, obj: Project | None) -> list[Any]:
         few = obj is None or obj.memberships.count() <= MOST_INLINE
         return [MembershipInline] if few else []
 
     @admin.display(description="members")
-    def members(self, project: Project) -> str:
+    def members_shown(self, project: Project) -> str:
         if project.pk is None:
             return "–"
         address = f"{reverse('admin:accounts_membership_changelist')}?project__id__exact={project.pk}"
@@ -100,7 +100,7 @@ class ProjectAdmin(LongList, AuditedAdmin, ByProjectAdminRole, admin.ModelAdmin)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> tuple[str, ...]:
         # the slug is in people's scripts (?project=…)
-        return ("slug", "members") if obj else ("members",)
+        return ("slug", "members_shown") if obj else ("members_shown",)
 
 
 class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]

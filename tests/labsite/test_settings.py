@@ -45,3 +45,7 @@ def test_static_files_are_served_without_a_collecting_step(client: Client):
 def test_every_task_of_the_beat_exists_in_the_control_worker():
     app.loader.import_default_modules()
     assert {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()} <= set(app.tasks)
+
+
+def test_the_project_passes_its_own_checks():
+    call_command("check", fail_level="WARNING")
