@@ -15,7 +15,7 @@ from runners.runtime.serving.chat_output import ChatOutput
 from runners.runtime.serving.protocol.chat import ChatBody
 from runners.runtime.serving.reasoning import END, START, ReasoningSplitter
 from runners.runtime.serving.tool_calls.call import ToolParser
-from runners.runtime.serving.tool_calls.forced import ForcedCalls
+from runners.runtime.serving.tool_calls.forced import ListedCalls, NamedCall
 from runners.runtime.serving.tool_calls.tagged import END as CALL_END
 from runners.runtime.serving.tool_calls.tagged import START as CALL_START
 from runners.runtime.serving.tool_calls.tagged import TaggedCalls
@@ -85,7 +85,7 @@ class ChatFormat:
     def _tool_parser(self, body: ChatBody) -> ToolParser | None:
         names = frozenset(tool.function.name for tool in body.tools)
         if body.choice.forced:
-            return ForcedCalls(names, body.choice.name)
+            return NamedCall(body.choice.name) if body.choice.kind == "named" else ListedCalls(names)
         if body.choice.kind == "none" or body.has_structure:
             return None
         match self.tool_calls:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runners.runtime.serving.chat_output import ChatOutput
 from runners.runtime.serving.reasoning import ReasoningSplitter
 from runners.runtime.serving.tool_calls.call import ToolParser
-from runners.runtime.serving.tool_calls.forced import ForcedCalls
+from runners.runtime.serving.tool_calls.forced import ListedCalls, NamedCall
 from runners.runtime.serving.tool_calls.tagged import TaggedCalls
 from runners.runtime.serving.tool_calls.trailing import (
     PYTHON_TAG,
@@ -32,8 +32,8 @@ MAKE: dict[str, Callable[[], ToolParser]] = {
     "hermes": lambda: TaggedCalls(NAMES),
     "llama3_json": lambda: TrailingCalls(NAMES, PYTHON_TAG, read_llama3, bare="{"),
     "mistral": lambda: TrailingCalls(NAMES, TOOL_CALLS, read_mistral),
-    "required": lambda: ForcedCalls(NAMES),
-    "named": lambda: ForcedCalls(NAMES, "add"),
+    "required": lambda: ListedCalls(NAMES),
+    "named": lambda: NamedCall("add"),
 }
 Outcome = tuple[str, list[tuple[str, object]]]
 ADDED: tuple[str, object] = ("add", {"a": 1, "b": 2})
@@ -87,6 +87,8 @@ CASES: list[tuple[str, str, Outcome]] = [
     ("mistral", "a [TOOL_", ("a [TOOL_", [])),
     ("required", '[{"name": "add", "parameters": {"a": 1, "b": 2}}]', ("", [ADDED])),
     ("required", '[{"name": "add", "para', ('[{"name": "add", "para', [])),
+    ("required", f" [ {ADD},\n{WEATHER} ] ", ("", [ADDED, ASKED])),
+    ("required", f'[{ADD}, {{"name": "get', ('{"name": "get', [ADDED])),
     ("named", '{"a": 1, "b": 2}', ("", [ADDED])),
     ("named", '{"a": 1', ('{"a": 1', [])),
 ]
@@ -147,6 +149,12 @@ def test_a_thought_comes_before_a_call_and_its_tokens_are_counted() -> None:
     assert [call.name for part in parts for _, call in part.calls] == ["add"]
     assert "".join(part.text for part in parts) == ""
     assert output.num_reasoning_tokens == 4
+
+
+def test_a_call_of_a_list_comes_before_the_list_ends() -> None:
+    parser = MAKE["required"]()
+    (parsed,) = parser.push(f"[{ADD}, ")
+    assert [call.name for call in parsed.calls] == ["add"]
 
 
 def test_every_call_has_an_id_of_its_own_that_mistral_takes() -> None:
