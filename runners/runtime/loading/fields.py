@@ -6,7 +6,6 @@ that changes no logits. It knows no key itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,13 @@ from runners.runtime.model_file import ModelFileError, shown
 
 MAX_SIZE = 2**31 - 1
 
+MIN_NUMBER, MAX_NUMBER = 1e-30, 1e30
+"""No model is near these, and no arithmetic on numbers between them overflows."""
+
 
 class Fields:
-    """The values of one file. `part` introduces a key in errors, such as `config.json`. Null counts as absent."""
+    """The values of one file; null counts as absent. `part` comes before a key in errors: `config.json `, or
+    `metadata llama.`."""
 
     def __init__(self, path: Path, part: str, values: Mapping[str, Any]) -> None:
         self.path, self._part, self._values = path, part, values
@@ -39,10 +42,11 @@ class Fields:
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A finite number above 0."""
+        """A number above 0 that arithmetic can bear."""
         value = self._given(key, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value <= 0:
-            raise self.error(key, "a finite number above 0", value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not MIN_NUMBER <= value <= MAX_NUMBER:
+            raise self.error(key, f"a number from {MIN_NUMBER} to {MAX_NUMBER}", value)
         return float(value)
 
     def optional_size(self, key: str, default: int | None = None) -> int | None:
@@ -83,7 +87,7 @@ class Fields:
             return None
         if not isinstance(value, dict):
             raise self.error(key, "an object", value)
-        return Fields(self.path, f"{self._part} {key}", value)
+        return Fields(self.path, f"{self._part}{key} ", value)
 
     def refuse_rest(self, harmless: Collection[str]) -> None:
         """Raises ModelFileError for a key that nobody took, is on, and isn't known to change nothing."""
@@ -94,7 +98,7 @@ class Fields:
 
     def error(self, key: str, expected: str, found: object) -> ModelFileError:
         text = "nothing" if found is None else shown(repr(found))
-        return ModelFileError(self.path, f"{self._part} {shown(key)}", expected, text)
+        return ModelFileError(self.path, f"{self._part}{shown(key)}", expected, text)
 
     def _given(self, key: str, default: Any) -> Any:
         value = self.take(key)

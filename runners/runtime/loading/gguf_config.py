@@ -11,8 +11,13 @@ from dataclasses import replace
 
 from runners.runtime.gguf_file import GGUFFile
 from runners.runtime.loading.fields import Fields
-from runners.runtime.loading.hf_config import longest
-from runners.runtime.loading.shape_checks import check_attention_shape, check_experts, check_num_layers
+from runners.runtime.loading.shape_checks import (
+    check_attention_shape,
+    check_experts,
+    check_num_layers,
+    check_theta,
+    longest_context,
+)
 from runners.runtime.model_file import ModelFileError
 from runners.runtime.models.config import (
     ExpertsConfig,
@@ -92,7 +97,8 @@ def _gemma2(file: GGUFFile, fields: Fields) -> ModelConfig:
 
 
 def _gemma3(file: GGUFFile, fields: Fields) -> ModelConfig:
-    ropes = RopeConfig(fields.number("rope.freq_base_swa", 10_000.0)), _rope(file, fields, 1_000_000.0)
+    local = RopeConfig(check_theta(file.path, fields.number("rope.freq_base_swa", 10_000.0)))
+    ropes = local, _rope(file, fields, 1_000_000.0)
     config = _gemma(file, fields, "gemma3", ropes, every=6, big=_GEMMA3_27B_LAYERS)
     return replace(config, qk_norm=True, logit_softcap=fields.optional_number("final_logit_softcapping"))
 
@@ -153,7 +159,7 @@ def _base(file: GGUFFile, fields: Fields, family: str, *, rope: RopeConfig | Non
         ffn_size=fields.size("feed_forward_length"),
         vocab_size=embedding.shape[0],
         norm_eps=fields.number("attention.layer_norm_rms_epsilon"),
-        max_model_len=longest(fields.size("context_length"), rope),
+        max_model_len=longest_context(fields.size("context_length"), rope),
         tied_embeddings="output.weight" not in file.tensors,
         query_scale=head_dim**-0.5,
         layers=(LayerConfig(rope),) * num_layers,
@@ -164,7 +170,7 @@ def _base(file: GGUFFile, fields: Fields, family: str, *, rope: RopeConfig | Non
 
 def _rope(file: GGUFFile, fields: Fields, theta: float) -> RopeConfig:
     """The rotary embedding; a table of divisors in the file stands for Llama 3's scaling."""
-    theta = fields.number("rope.freq_base", theta)
+    theta = check_theta(file.path, fields.number("rope.freq_base", theta))
     kind = fields.one_of("rope.scaling.type", ("none", "linear", "yarn"), "none")
     factor = fields.optional_number("rope.scaling.factor")
     legacy = fields.optional_number("rope.scale_linear")

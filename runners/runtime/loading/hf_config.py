@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from runners.runtime.loading.fields import Fields
 from runners.runtime.loading.hf_rope import read_local_global_ropes, read_rope
-from runners.runtime.loading.shape_checks import check_attention_shape, check_experts, check_num_layers
-from runners.runtime.models.config import ExpertsConfig, LayerConfig, ModelConfig, RopeConfig, YarnScaling
+from runners.runtime.loading.shape_checks import check_attention_shape, check_experts, check_num_layers, longest_context
+from runners.runtime.models.config import ExpertsConfig, LayerConfig, ModelConfig, RopeConfig
 from runners.runtime.safetensors_folder import SafetensorsFolder
 
 HARMLESS = frozenset(
@@ -33,7 +33,7 @@ Reader = Callable[[Fields], ModelConfig]
 def read_hf_config(folder: SafetensorsFolder) -> ModelConfig:
     """The configuration of a folder. Raises ModelFileError for an unknown family, a key whose effect is not known, or
     an impossible shape."""
-    fields = Fields(folder.path, "config.json", folder.config)
+    fields = Fields(folder.path, "config.json ", folder.config)
     config = READERS[fields.one_of("model_type", tuple(READERS))](fields)
     fields.refuse_rest(HARMLESS)
     return config
@@ -167,19 +167,12 @@ def _base(
         ffn_size=fields.size("intermediate_size"),
         vocab_size=fields.size("vocab_size"),
         norm_eps=fields.number("rms_norm_eps", 1e-6),
-        max_model_len=longest(fields.size("max_position_embeddings"), rope),
+        max_model_len=longest_context(fields.size("max_position_embeddings"), rope),
         tied_embeddings=fields.flag("tie_word_embeddings", tied),
         query_scale=head_dim**-0.5,
         layers=(LayerConfig(rope),) * num_layers,
         activation="gelu_tanh" if gemma else "silu",
     )
-
-
-def longest(stated: int, rope: RopeConfig) -> int:
-    """The longest context: files with YaRN often state the one before stretching."""
-    if isinstance(rope.scaling, YarnScaling):
-        return max(stated, int(rope.scaling.original_max_len * rope.scaling.factor))
-    return stated
 
 
 def _with_attention_bias(fields: Fields, config: ModelConfig) -> ModelConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runners.runtime.loading.fields import Fields
+from runners.runtime.loading.shape_checks import check_theta
 from runners.runtime.models.config import (
     LinearScaling,
     Llama3Scaling,
@@ -18,7 +19,7 @@ DEFAULT_THETA = 10_000.0
 def read_rope(fields: Fields) -> RopeConfig:
     """The one rotary embedding of a model's layers."""
     fields.one_of("partial_rotary_factor", (1, 1.0), 1.0)
-    theta = fields.number("rope_theta", DEFAULT_THETA)
+    theta = check_theta(fields.path, fields.number("rope_theta", DEFAULT_THETA))
     scaling = fields.inner("rope_scaling")
     parameters = fields.inner("rope_parameters") or scaling
     return RopeConfig(theta) if parameters is None else _from_parameters(parameters, fields, theta)
@@ -26,8 +27,8 @@ def read_rope(fields: Fields) -> RopeConfig:
 
 def read_local_global_ropes(fields: Fields, local: float, far: float) -> tuple[RopeConfig, RopeConfig]:
     """(local, global) embeddings of a model that has two; `local` and `far` are their default thetas."""
-    local_theta = fields.number("rope_local_base_freq", local)
-    global_theta = fields.number("rope_theta", far)
+    local_theta = check_theta(fields.path, fields.number("rope_local_base_freq", local))
+    global_theta = check_theta(fields.path, fields.number("rope_theta", far))
     scaling, parameters = fields.inner("rope_scaling"), fields.inner("rope_parameters")
     if parameters is None:
         scaled = RopeConfig(global_theta) if scaling is None else _from_parameters(scaling, fields, global_theta)
@@ -41,7 +42,7 @@ def read_local_global_ropes(fields: Fields, local: float, far: float) -> tuple[R
 
 
 def _from_parameters(parameters: Fields, fields: Fields, theta: float) -> RopeConfig:
-    theta = parameters.number("rope_theta", theta)
+    theta = check_theta(fields.path, parameters.number("rope_theta", theta))
     parameters.one_of("partial_rotary_factor", (1, 1.0), 1.0)
     named = "rope_type" if "rope_type" in parameters else "type"
     kind = parameters.one_of(named, ("default", "linear", "llama3", "yarn"), "default")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from runners.runtime.loading.fields import MAX_SIZE
 from runners.runtime.model_file import ModelFileError
+from runners.runtime.models.config import RopeConfig, YarnScaling
 
 MAX_LAYERS = 1024
 
@@ -22,6 +24,20 @@ def check_num_layers(path: Path, num_layers: int) -> int:
     if num_layers > MAX_LAYERS:
         raise ModelFileError(path, "number of layers", f"at most {MAX_LAYERS}", str(num_layers))
     return num_layers
+
+
+def check_theta(path: Path, theta: float) -> float:
+    """A rotary base of 1 or less would turn slow pairs no slower than quick ones."""
+    if theta <= 1:
+        raise ModelFileError(path, "rotary base (theta)", "more than 1", str(theta))
+    return theta
+
+
+def longest_context(stated: int, rope: RopeConfig) -> int:
+    """In tokens: files with YaRN often state the context before stretching."""
+    if isinstance(rope.scaling, YarnScaling):
+        return max(stated, min(int(rope.scaling.original_max_len * rope.scaling.factor), MAX_SIZE))
+    return stated
 
 
 def check_experts(path: Path, count: int, per_token: int) -> None:
