@@ -15,6 +15,9 @@ from runners.runtime.executor import ScheduledSequence
 from runners.runtime.sampling.logit_rules import apply_rules, has_rules
 from runners.runtime.sequence import SamplingParams
 
+FIRST_CANDIDATES = 1024
+"""Tokens among which top-p looks before it sorts the vocabulary."""
+
 _MASK = (1 << 64) - 1
 
 
@@ -57,25 +60,41 @@ def largest(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tenso
 
 
 def _draw(logits: torch.Tensor, params: SamplingParams, number: float) -> int:
-    """The token at which the cumulated probability of the kept tokens, most likely first, passes `number`."""
+    """The kept token at which the cumulated probability passes `number` times that of all kept ones."""
     # Relative to the largest, so that no temperature, however low, makes an infinity.
     scaled = (logits.to(torch.float64) - logits.max()) / params.temperature
-    scaled, ids = _cut(scaled, params)
-    cumulated = torch.softmax(scaled, dim=-1).cumsum(dim=-1)
-    kept = cumulated.numel()
-    if params.top_p < 1.0:
-        kept = min(int(torch.searchsorted(cumulated, params.top_p)) + 1, kept)
-    target = number * float(cumulated[kept - 1])
-    chosen = min(int(torch.searchsorted(cumulated[:kept], target, right=True)), kept - 1)
-    return int(ids[chosen])
+    probabilities, ids = _keep(scaled, params)
+    cumulated = probabilities.cumsum(dim=-1)
+    total = float(cumulated[-1])
+    target = min(number * total, math.nextafter(total, 0.0))
+    chosen = int(torch.searchsorted(cumulated, target, right=True))
+    return chosen if ids is None else int(ids[chosen])
 
 
-def _cut(scaled: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor]:
-    """(values, ids) that min-p and top-k leave of a row whose largest value is 0, largest first."""
+def _keep(scaled: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """(probabilities, ids) of what the cuts leave of a row whose largest value is 0, largest first.
+
+    Without any cut the ids are null and the order is theirs: to sort a whole vocabulary takes most of a draw's time.
+    """
     count = params.top_k if 0 < params.top_k < scaled.numel() else scaled.numel()
     if params.min_p > 0.0:
         count = min(count, int((scaled >= math.log(params.min_p)).sum()))
+    ids = None
     if count < scaled.numel():
-        return largest(scaled, count)
-    values, ids = scaled.sort(descending=True, stable=True)
-    return values, ids
+        scaled, ids = largest(scaled, count)
+    probabilities = torch.softmax(scaled, dim=-1)
+    if params.top_p >= 1.0:
+        return probabilities, ids
+    if ids is None:
+        probabilities, ids = _most_likely(probabilities, params.top_p)
+    kept = int(torch.searchsorted(probabilities.cumsum(dim=-1), params.top_p)) + 1
+    return probabilities[:kept], ids[:kept]
+
+
+def _most_likely(probabilities: torch.Tensor, mass: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """(probabilities, ids), largest first, of enough tokens to have that mass, where so many there are."""
+    if probabilities.numel() > FIRST_CANDIDATES:
+        values, ids = largest(probabilities, FIRST_CANDIDATES)
+        if float(values.sum()) > mass:
+            return values, ids
+    return largest(probabilities, probabilities.numel())

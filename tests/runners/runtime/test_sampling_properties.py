@@ -29,7 +29,7 @@ def alone(request: Request) -> Answer:
     return answer
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     requests=requests_drawn,
     num_blocks=st.integers(6, 14),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sampled_share import share_of
 from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from runners.runtime.sampling.sampler import sample, uniform
+from runners.runtime.sampling.sampler import FIRST_CANDIDATES, sample, uniform
 from runners.runtime.sequence import SamplingParams
 
 
@@ -109,7 +109,7 @@ def drawn_at(logits: torch.Tensor, params: SamplingParams, count: int = 1500) ->
     return set(draw_many(logits, params, count))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     temperature=st.floats(0.5, 3.0),
@@ -121,7 +121,7 @@ def test_min_p_keeps_what_transformers_keeps(seed: int, temperature: float, min_
     assert drawn_at(logits, SamplingParams(temperature=temperature, min_p=min_p, seed=seed)) == expected
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1000), top_k=st.integers(1, 20), top_p=st.sampled_from([0.3, 0.7, 0.95]))
 def test_top_k_and_top_p_keep_what_transformers_keeps(seed: int, top_k: int, top_p: float) -> None:
     logits = torch.randn(20, generator=torch.Generator().manual_seed(seed))
@@ -134,6 +134,25 @@ def test_top_p_shares_out_what_min_p_leaves() -> None:
     params = SamplingParams(temperature=1.0, min_p=0.5, top_p=0.6, seed=1)
     # Of 0.5 and 0.3 the first has 0.625 of the mass; of all four it would have too little.
     assert drawn_at(logits, params, 200) == {0}
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0], ids=["flat", "peaked"])
+def test_top_p_keeps_the_same_of_a_large_vocabulary_however_many_tokens_it_takes(spread: float) -> None:
+    logits = torch.randn(5000, generator=torch.Generator().manual_seed(1)) * spread
+    probabilities, ids = torch.softmax(logits.double(), dim=0).sort(descending=True)
+    kept = int((probabilities.cumsum(0) < 0.9).sum()) + 1
+    assert (kept > FIRST_CANDIDATES) == (spread < 1.0)
+    rank_of = {token: rank for rank, token in enumerate(ids.tolist())}
+    drawn = draw_many(logits, SamplingParams(temperature=1.0, top_p=0.9, seed=3), 300)
+    ranks = [rank_of[token] for token in drawn]
+    assert 0.5 * kept < max(ranks) <= kept
+    assert min(ranks) < 0.2 * kept
+
+
+def test_a_banned_token_is_never_drawn_whatever_the_number() -> None:
+    logits = torch.full((10,), -torch.inf)
+    logits[[2, 5]] = 1.0
+    assert set(draw_many(logits, SamplingParams(temperature=3.0, seed=1), 300)) == {2, 5}
 
 
 def test_rows_without_parameters_of_their_own_keep_their_logits() -> None:
