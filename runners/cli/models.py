@@ -139,10 +139,11 @@ def verify_model(context: typer.Context, name: Name, models_dir: ModelsDir = Non
 
 
 @models_app.command("remove")
-def remove(context: typer.Context, name: Name) -> None:
+def remove(context: typer.Context, name: Name, as_json: JsonOption = False) -> None:
     """Retire a model: new experiments can't name it any more."""
     session = session_of(context)
     session.client.delete(f"/models/{_checked(name)}")
+    show(session, {"name": name, "retired": True}, as_json, lambda: f"{name} is retired")
 
 
 class NotGood(CommandFailed):

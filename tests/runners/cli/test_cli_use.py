@@ -14,6 +14,7 @@ from cli_terminal import Terminal
 from runners.cli.account import Account, check_url, find_account, keep_account
 from runners.cli.app import COMMANDS, main
 from runners.cli.errors import WrongUse
+from runners.cli.models import models_app
 from runners.cli.options import read_changes
 from runners.cli.session import clean
 from runners.cli.submit import read_document
@@ -29,10 +30,10 @@ def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_command_has_help_and_json(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in COMMANDS:
-        assert main([name, "--help"]) == 0
-        said = capsys.readouterr().out
-        assert "--json" in said, name
+    of_models = [["models", str(command.name)] for command in models_app.registered_commands]
+    for command in [[name] for name in COMMANDS] + of_models:
+        assert main([*command, "--help"]) == 0
+        assert "--json" in capsys.readouterr().out, command
 
 
 def test_it_starts_without_the_labs_heavy_parts() -> None:
