@@ -9,11 +9,19 @@ from ninja.errors import HttpError
 from hardware import services
 from hardware.errors import BrokerUnavailable, JoinRefused
 from hardware.messages import JoinAnswer, JoinRequest
+from labsite.error_body import ErrorBody
 
 router = Router(tags=["node"])
 
+JOIN_ERRORS = frozenset({400, 403, 413, 422, 429, 503})
 
-@router.post("/join", response=JoinAnswer, auth=None, summary="Join as a node, once, with a join token")
+
+@router.post(
+    "/join",
+    response={200: JoinAnswer, JOIN_ERRORS: ErrorBody},
+    auth=None,
+    summary="Join as a node, once, with a join token",
+)
 def join(request: HttpRequest, response: HttpResponse, body: JoinRequest) -> JoinAnswer:
     response["Cache-Control"] = "no-store"
     try:

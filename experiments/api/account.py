@@ -14,7 +14,6 @@ from experiments.api.schemas import (
     CONTROL_ERRORS,
     EDIT_ERRORS,
     READ_ERRORS,
-    ErrorBody,
     Me,
     MembershipOut,
     NewTokenOut,
@@ -25,7 +24,8 @@ from experiments.api.schemas import (
 from labsite.accounts.bearer import presented_token
 from labsite.accounts.models import ApiToken
 from labsite.accounts.permissions import roles_of
-from labsite.accounts.tokens import TokenRefused, create_token, revoke_token, tokens_of
+from labsite.accounts.tokens import NAME_LENGTH, TokenRefused, create_token, revoke_token, tokens_of
+from labsite.error_body import ErrorBody
 
 router = Router(tags=["account"])
 
@@ -40,7 +40,7 @@ class TokenQuery(PageQuery):
 
 
 class TokenIn(StrictBody):
-    name: str = Field(description="What it is for, 1 to 100 characters.")
+    name: str = Field(min_length=1, max_length=NAME_LENGTH, description="What it is for, in printable characters.")
     expires_at: Annotated[AwareDatetime | None, Field(strict=False, description="Null: until it is revoked.")] = None
 
 

@@ -11,10 +11,11 @@ from pydantic import AwareDatetime, Field
 from experiments.api.auth import person
 from experiments.api.listing import Text, given
 from experiments.api.paging import PageQuery, read_page
-from experiments.api.schemas import CONTROL_ERRORS, AuditEntryOut, AuditPage, ErrorBody
+from experiments.api.schemas import CONTROL_ERRORS, AuditEntryOut, AuditPage
 from labsite.accounts.audit import entries_visible_to
 from labsite.accounts.models import AuditEntry, Role
 from labsite.accounts.permissions import AccessDenied, has_role_anywhere
+from labsite.error_body import ErrorBody
 
 router = Router(tags=["audit"])
 

@@ -14,10 +14,11 @@ from experiments import selectors
 from experiments.api.auth import person
 from experiments.api.listing import Text, given
 from experiments.api.paging import Page, PageQuery, read_page
-from experiments.api.schemas import READ_ERRORS, ChipOut, ChipPage, ErrorBody, NodeOut, NodePage
+from experiments.api.schemas import READ_ERRORS, ChipOut, ChipPage, NodeOut, NodePage
 from hardware.models import Chip, Node, NodeKind, NodeState
 from hardware.selectors import current_chips, nodes_visible_to
 from labsite.accounts.models import User
+from labsite.error_body import ErrorBody
 
 router = Router(tags=["catalog"])
 

@@ -11,8 +11,9 @@ from ninja.errors import HttpError
 from experiments import selectors
 from experiments.analysis.compare import compare_trials
 from experiments.api.auth import person
-from experiments.api.schemas import COMPARE_ERRORS, ComparisonOut, ErrorBody
+from experiments.api.schemas import COMPARE_ERRORS, ComparisonOut
 from experiments.comparison import MAX_TRIALS, compare_experiment, readable_trials, results_of
+from labsite.error_body import ErrorBody
 
 router = Router(tags=["compare"])
 

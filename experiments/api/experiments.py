@@ -27,11 +27,9 @@ from experiments.api.schemas import (
     SUBMIT_ERRORS,
     CloneIn,
     EditIn,
-    ErrorBody,
     EstimateOut,
     ExperimentOut,
     ExperimentPage,
-    FieldFault,
     PlannedTrial,
     ValidationOut,
     WarningOut,
@@ -40,6 +38,7 @@ from experiments.models import Experiment
 from experiments.preview import preview
 from experiments.services.feasibility import check_feasible
 from labsite.accounts.models import User
+from labsite.error_body import ErrorBody, FieldFault
 from runners.document import SpecError
 from runners.matrix import plan_experiment
 

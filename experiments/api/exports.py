@@ -10,11 +10,12 @@ from ninja import Path, Query, Router
 
 from experiments import selectors
 from experiments.api.auth import person
-from experiments.api.schemas import READ_ERRORS, ErrorBody
+from experiments.api.schemas import READ_ERRORS
 from experiments.exports.build import Export, ExportKind, RecordKind, export_experiment, export_run
 from experiments.exports.formats import CONTENT_TYPES, Format
 from experiments.exports.stream import stream_table
 from labsite.accounts.audit import record
+from labsite.error_body import ErrorBody
 
 router = Router(tags=["exports"])
 

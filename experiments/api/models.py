@@ -17,11 +17,12 @@ from experiments.api.body import read_document
 from experiments.api.held_list import cut_page
 from experiments.api.listing import Text
 from experiments.api.paging import PageQuery
-from experiments.api.schemas import READ_ERRORS, SUBMIT_ERRORS, ErrorBody, ModelFileOut, ModelOut, ModelPage
+from experiments.api.schemas import READ_ERRORS, SUBMIT_ERRORS, ModelFileOut, ModelOut, ModelPage
 from experiments.registered import KnownModel, find_known, known_models
 from experiments.services.registering import register_model, retire_model
 from hardware.selectors import nodes_visible_to
 from labsite.accounts.models import User
+from labsite.error_body import ErrorBody
 
 router = Router(tags=["models"])
 

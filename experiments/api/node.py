@@ -16,7 +16,10 @@ from hardware.errors import UnknownNodeToken
 from hardware.messages import AttemptRef, Heartbeat, HeartbeatAnswer
 from hardware.models import Node
 from hardware.services import authenticate_node
+from labsite.error_body import ErrorBody
 from runners.spec import RunSpec
+
+NODE_ERRORS = frozenset({400, 401, 413, 422, 429})
 
 
 class NodeToken(HttpBearer):
@@ -36,12 +39,20 @@ class NodeRequest(HttpRequest):
 router = Router(tags=["node"], auth=NodeToken())
 
 
-@router.post("/heartbeat", response=HeartbeatAnswer, summary="Renew the node's lease and get its orders")
+@router.post(
+    "/heartbeat",
+    response={200: HeartbeatAnswer, NODE_ERRORS: ErrorBody},
+    summary="Renew the node's lease and get its orders",
+)
 def heartbeat(request: NodeRequest, body: Heartbeat) -> HeartbeatAnswer:
     return renew_lease(request.auth, body)
 
 
-@router.post("/claim", response=RunSpec, summary="Claim an assigned run: what to run, once")
+@router.post(
+    "/claim",
+    response={200: RunSpec, NODE_ERRORS | {409}: ErrorBody},
+    summary="Claim an assigned run: what to run, once",
+)
 def claim(request: NodeRequest, body: AttemptRef) -> Any:
     try:
         return services.claim(request.auth, body.run_id, body.attempt)

@@ -11,8 +11,9 @@ from experiments import selectors, services
 from experiments.api.auth import person
 from experiments.api.listing import RunQuery, list_runs
 from experiments.api.present import run_item, run_out
-from experiments.api.schemas import CONTROL_ERRORS, READ_ERRORS, ErrorBody, RecordPage, RunOut, RunPage
+from experiments.api.schemas import CONTROL_ERRORS, READ_ERRORS, RecordPage, RunOut, RunPage
 from labsite.accounts.models import User
+from labsite.error_body import ErrorBody
 
 router = Router(tags=["runs"])
 

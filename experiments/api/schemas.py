@@ -8,19 +8,7 @@ from typing import Any
 from ninja import Schema
 from pydantic import ConfigDict, Field
 
-
-class FieldFault(Schema):
-    field: str = Field(description="Dotted path of the field; empty for the request as a whole.")
-    message: str
-    allowed: Any = Field(None, description="What would have been taken, where that can be said.")
-
-
-class ErrorBody(Schema):
-    """The one shape of every error."""
-
-    detail: str
-    errors: list[FieldFault] = []
-
+from labsite.error_body import FieldFault
 
 # Which errors an endpoint may answer; 401, 404, 422 (a bad parameter) and 429 (too many requests) are everywhere.
 READ_ERRORS = frozenset({401, 404, 422, 429})
