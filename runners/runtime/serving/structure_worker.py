@@ -41,9 +41,6 @@ class StructureWorker:
         """Whether a command is here that `take_done` has yet to give back."""
         return bool(self._pending)
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._pending
-
     def fileno(self) -> int:
         """Readable while a command waits in `take_done`."""
         return self._read_end
