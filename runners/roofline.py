@@ -36,30 +36,73 @@ class Utilisation:
     decode_steps: int = 0
 
 
-def linear_weights(shape: Mapping[str, Any]) -> tuple[int, int]:
-    """(weights of all layers' linears, weights of the output head) of a dense Llama-shaped model."""
-    hidden, ffn = int(shape["hidden_size"]), int(shape["ffn"])
+@dataclass(frozen=True)
+class LinearWeights:
+    """Weights of the linear layers: `dense` ones that every token goes through (attention, dense MLPs, routers), those
+    of the output head, and of a mixture, those of one expert, of which a layer has `experts`."""
+
+    dense: int
+    head: int
+    expert: int = 0
+    expert_layers: int = 0
+    experts: int = 0
+    experts_per_token: int = 0
+
+    def active(self) -> int:
+        """Those of the layers that one token is multiplied with."""
+        return self.dense + self.expert_layers * self.experts_per_token * self.expert
+
+    def touched(self, num_tokens: int) -> float:
+        """Those of the layers that a step of so many tokens reads, as expected if each token chooses its experts evenly
+        and by itself. Real routing is uneven and reaches fewer."""
+        if not self.experts:
+            return self.dense
+        missed = (1.0 - self.experts_per_token / self.experts) ** num_tokens
+        return self.dense + self.expert_layers * self.experts * (1.0 - missed) * self.expert
+
+
+def linear_weights(shape: Mapping[str, Any]) -> LinearWeights:
+    """Of a registered model's shape; keys of a mixture may be null or absent."""
+    hidden, layers = int(shape["hidden_size"]), int(shape["layers"])
     heads, kv_heads, head_dim = int(shape["heads"]), int(shape["kv_heads"]), int(shape["head_dim"])
-    attention = hidden * head_dim * (2 * heads + 2 * kv_heads)
-    return int(shape["layers"]) * (attention + 3 * hidden * ffn), hidden * int(shape["vocab_size"])
+    experts, expert_layers = int(shape.get("experts") or 0), int(shape.get("expert_layers") or 0)
+    attention = layers * hidden * head_dim * (2 * heads + 2 * kv_heads)
+    mlps = (layers - expert_layers) * 3 * hidden * int(shape["ffn"])
+    return LinearWeights(
+        dense=attention + mlps + expert_layers * experts * hidden,
+        head=hidden * int(shape["vocab_size"]),
+        expert=3 * hidden * int(shape.get("expert_ffn") or 0),
+        expert_layers=expert_layers,
+        experts=experts,
+        experts_per_token=int(shape.get("experts_per_token") or 0),
+    )
+
+
+def visible_keys(shape: Mapping[str, Any], context: float) -> float:
+    """Keys of a context that all layers together show to its last token: those with a sliding window show less."""
+    window, sliding = shape.get("sliding_window"), int(shape.get("sliding_layers") or 0)
+    left_behind = max(context - int(window), 0.0) if window else 0.0
+    return int(shape["layers"]) * context - sliding * left_behind
 
 
 def step_cost(step: Step, shape: Mapping[str, Any], weights: str, kv_cache: str) -> StepCost:
     """What one step must compute and move.
 
     A running sequence's mean context is `kv_used_slots / running`: a decoded token attends to all of it, a prefilled
-    one to half on average. Attention costs 4 FLOPs per head dimension and key (q·k and p·v). Bytes are the weights
-    once, the context's keys and values once per running sequence, and the new keys and values.
+    one to half on average, and to no more than a layer's sliding window. Attention costs 4 FLOPs per head dimension and
+    key (q·k and p·v). Bytes are the weights that the step touches once, the visible keys and values once per running
+    sequence, and the new keys and values.
     """
-    body, head = linear_weights(shape)
+    linear = linear_weights(shape)
     tokens = step.prefill_tokens + step.decode_tokens
     sampled = max(step.decode_tokens, 1)
     context = step.kv_used_slots / step.running if step.running else 0.0
-    keys = step.decode_tokens * context + step.prefill_tokens * context / 2
-    width = int(shape["layers"]) * int(shape["heads"]) * int(shape["head_dim"])
-    flops = 2.0 * body * tokens + 2.0 * head * sampled + 4.0 * width * keys
-    kv_bytes = 2 * int(shape["layers"]) * int(shape["kv_heads"]) * int(shape["head_dim"]) * BYTES_PER_KV[kv_cache]
-    moved = (body + head) * BYTES_PER_WEIGHT[weights] + kv_bytes * (step.kv_used_slots + tokens)
+    keys = step.decode_tokens * visible_keys(shape, context) + step.prefill_tokens * visible_keys(shape, context / 2)
+    flops = 2.0 * linear.active() * tokens + 2.0 * linear.head * sampled
+    flops += 4.0 * int(shape["heads"]) * int(shape["head_dim"]) * keys
+    kv_bytes = 2 * int(shape["kv_heads"]) * int(shape["head_dim"]) * BYTES_PER_KV[kv_cache]
+    moved = (linear.touched(tokens) + linear.head) * BYTES_PER_WEIGHT[weights]
+    moved += kv_bytes * (step.running * visible_keys(shape, context) + int(shape["layers"]) * tokens)
     return StepCost(flops, moved)
 
 
