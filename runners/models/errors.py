@@ -60,6 +60,7 @@ class HashMismatch(ModelError):
     """The file is not the one that was registered."""
 
     def __init__(self, path: Path, expected: str, found: str) -> None:
+        self.path, self.expected, self.found = path, expected, found
         super().__init__(f"{path} has SHA-256 {found}, registered is {expected}")
 
 

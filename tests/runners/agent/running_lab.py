@@ -78,6 +78,7 @@ class Lab:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.processes: list[Process] = []
+        self.models_dir = models.default_models_dir()
         self.project = Project.objects.create(name="team", slug="team")
         self.user = User.objects.create_superuser("admin", password=None)
         load_catalog()
@@ -130,7 +131,7 @@ class Lab:
 
     def agent_command(self, command: str, name: str) -> list[str]:
         home = str(self.home_of(name))
-        return ["-m", "runners.node", command, "--home", home, "--models", str(models.default_models_dir())]
+        return ["-m", "runners.node", command, "--home", home, "--models", str(self.models_dir)]
 
     def home_of(self, name: str) -> Path:
         return self.directory / "nodes" / name

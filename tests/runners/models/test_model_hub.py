@@ -121,6 +121,13 @@ def test_a_hub_that_falls_silent_is_given_up(hub: Hub, tmp_path: Path, monkeypat
     assert isinstance(error, FetchFailed) and "gave nothing for 3 s" in str(error)
 
 
+def test_far_more_than_was_registered_is_not_taken(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "SLACK_BYTES", 0)
+    hub.files["model.safetensors"], hub.silent_after = b"x" * 2_000_000, 1_000_000
+    error = failed(tmp_path / "models")
+    assert isinstance(error, SourceRefused) and "expected were" in str(error)
+
+
 def test_several_waiting_for_one_model_fetch_it_once(hub: Hub, tmp_path: Path) -> None:
     found: list[Path] = []
     threads = [threading.Thread(target=lambda: found.append(models.fetch(TINY, tmp_path / "models"))) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""A Llama of two thin layers with random weights as a folder in Hugging Face layout: one weights file, or two shards."""
+"""A Llama of two thin layers with random weights, as a folder in Hugging Face layout: one file of weights, or two."""
 
 from __future__ import annotations
 
