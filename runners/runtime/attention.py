@@ -113,9 +113,9 @@ class AttentionPlanner:
     def plan_layers(self, spans: Seq[Span]) -> dict[int | None, list[QueryGroup]]:
         """The groups of `plan` for each sliding window that the model's layers have."""
         longest = max(start + count for start, count, _ in spans)
-        whole = self.plan(spans)
-        reached = {window: window is not None and longest > window for window in self._windows}
-        return {window: self.plan(spans, window) if cut else whole for window, cut in reached.items()}
+        reached = {each: each if each is not None and each < longest else None for each in self._windows}
+        plans = {cut: self.plan(spans, cut) for cut in set(reached.values())}
+        return {window: plans[cut] for window, cut in reached.items()}
 
     def plan(self, spans: Seq[Span], window: int | None = None) -> list[QueryGroup]:
         """Groups for sequences given as (start, number of tokens, block table), single tokens first.

@@ -31,7 +31,7 @@ from runners.runtime.models.config import (
 )
 from runners.runtime.models.rope_scaling import yarn_attention_factor
 
-HARMLESS = frozenset({"vocab_size", "rope.scaling.finetuned", "tensor_data_layout"})
+HARMLESS = frozenset({"vocab_size", "rope.scaling.finetuned", "tensor_data_layout", "mm.tokens_per_image"})
 
 ROPE_TABLE = "rope_freqs.weight"
 

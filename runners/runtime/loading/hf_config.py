@@ -22,7 +22,7 @@ HARMLESS = frozenset(
         "label2id", "return_dict", "output_attentions", "output_hidden_states", "output_router_logits",
         "router_aux_loss_coef", "router_jitter_noise", "pretraining_tp", "chunk_size_feed_forward", "problem_type",
         "task_specific_params", "transformers.js_config", "unsloth_fixed", "unsloth_version", "is_llama_config",
-        "max_window_layers", "sliding_window_pattern", "no_rope_layer_interval", "rope_interleaved",
+        "max_window_layers", "sliding_window_pattern", "sliding_window_size", "no_rope_layer_interval",
     }
 )  # fmt: skip
 """Keys of training, storing and generating, and those that others decide where they matter; none changes logits."""
