@@ -38,14 +38,10 @@ class Job:
         return self.request_id if len(self.params) == 1 else f"{self.request_id}-{index}"
 
 
-def generation_job(loaded: Loaded, body: GenerationBody, request_id: str, received_s: float) -> Job:
+def generation_job(loaded: Loaded, body: CompletionBody | ChatBody, request_id: str, received_s: float) -> Job:
     """Tokenises; for a thread. Raises ApiError 400."""
     encoder = loaded.prompts
-    if isinstance(body, ChatBody):
-        prompts = encoder.of_chat(body)
-    else:
-        assert isinstance(body, CompletionBody)
-        prompts = encoder.of_completion(body)
+    prompts = encoder.of_chat(body) if isinstance(body, ChatBody) else encoder.of_completion(body)
     banned = encoder.bad_token_ids(body.bad_words)
     shared = body.sampling_params(1, loaded.tokenizer.eos_ids, banned)  # once, as a structure's text may be long
     most = [max_tokens_of(body, len(prompt.ids), loaded.facts.context_len) for prompt in prompts]
@@ -60,15 +56,14 @@ def embedding_job(loaded: Loaded, body: EmbeddingBody, request_id: str, received
 
 
 def generation_stream(loaded: Loaded, body: GenerationBody, job: Job, index: int) -> SequenceStream:
-    prompt, is_chat = job.prompt_of(index), isinstance(body, ChatBody)
-    shown = shown_bytes(loaded, body)
+    prompt, shown = job.prompt_of(index), shown_bytes(loaded, body)
     return SequenceStream(
         job.name_of(index),
         prompt.ids,
         Detokenizer(shown, body.stop, body.min_tokens, include_stop=body.include_stop_str_in_output),
         job.wake,
         job.received_s,
-        prompt_field="messages" if is_chat else "prompt",
+        prompt_field="messages" if isinstance(body, ChatBody) else "prompt",
         stop_tokens=stop_tokens_of(body, loaded.tokenizer.eos_ids),
         chat=loaded.format.output(body, prompt.text) if isinstance(body, ChatBody) else None,
     )

@@ -13,8 +13,9 @@ from runners.runtime.serving.errors import ApiError, bad_field, unavailable
 from runners.runtime.serving.jobs import Job, embedding_job, embedding_stream, generation_job, generation_stream
 from runners.runtime.serving.loaded import Loaded
 from runners.runtime.serving.metrics import ServerMetrics
+from runners.runtime.serving.protocol.chat import ChatBody
+from runners.runtime.serving.protocol.completions import CompletionBody
 from runners.runtime.serving.protocol.embeddings import EmbeddingBody
-from runners.runtime.serving.protocol.generation import GenerationBody
 from runners.runtime.serving.sequence_stream import SequenceStream
 from runners.runtime.serving.steps import StepRing
 
@@ -65,7 +66,7 @@ class Service:
                 code="model_not_found",
             )
 
-    async def open_generation(self, body: GenerationBody, request_id: str, received_s: float) -> Job:
+    async def open_generation(self, body: CompletionBody | ChatBody, request_id: str, received_s: float) -> Job:
         """Tokenise in a thread and give every sequence to the engine. Raises ApiError, having left nothing there."""
         loaded = self.check_ready()
         job = await asyncio.to_thread(generation_job, loaded, body, request_id, received_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from typing import Any
 
 from runners.runtime.serving.answers.usage import lab, lab_of_all, usage
@@ -10,7 +11,7 @@ from runners.runtime.serving.jobs import Job
 from runners.runtime.serving.sequence_stream import Delta, SequenceStream
 
 
-class Answer:
+class Answer(ABC):
     """One response over the sequences of `job`."""
 
     ID_PREFIX = ""
@@ -64,13 +65,16 @@ class Answer:
     def usage(self) -> dict[str, Any]:
         return usage(self.job.streams, self.job.per_prompt)
 
+    @abstractmethod
     def chunk_choice(self, index: int, delta: Delta, *, first: bool) -> dict[str, Any]:
-        raise NotImplementedError
+        """What is new of a choice, beside its index and its end; `first` for the first event of it."""
 
+    @abstractmethod
     def whole_choice(self, index: int, delta: Delta) -> dict[str, Any]:
-        raise NotImplementedError
+        """All of a choice, beside its index and its end."""
 
     def finish_reason(self, stream: SequenceStream, reason: str) -> str:
+        """In the words of the endpoint."""
         return reason
 
     def _end(self, stream: SequenceStream, delta: Delta) -> dict[str, Any]:

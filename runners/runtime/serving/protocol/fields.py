@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 from pydantic import BeforeValidator
 
 Prompt = str | tuple[int, ...]
 
 
-def is_token_list(value: object) -> bool:
+def is_token_list(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 
@@ -43,7 +43,6 @@ def strings_of(value: object, most: int, most_chars: int) -> tuple[str, ...]:
 def token_ids_of(value: object, most: int) -> tuple[int, ...]:
     if not is_token_list(value):
         raise ValueError("must be a list of token ids")
-    assert isinstance(value, list)
     if len(value) > most:
         raise ValueError(f"holds {len(value)} token ids; at most {most} are allowed")
     return tuple(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
@@ -129,9 +130,9 @@ class GenerationBody(RequestBody):
         return self.stream_options is not None and self.stream_options.include_usage
 
     @property
+    @abstractmethod
     def num_logprobs(self) -> int | None:
         """How many of the most likely tokens are wanted beside each chosen one; null for no logprobs at all."""
-        raise NotImplementedError
 
     @property
     def num_prompt_logprobs(self) -> int | None:
