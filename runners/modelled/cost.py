@@ -76,7 +76,7 @@ class CostModel:
         self.linear_flops_per_s = chip.peak_flops(weights) or bf16
         self.attention_flops_per_s = bf16
         self.bytes_per_s = chip.memory.bandwidth_bytes_per_s
-        self._body_bytes = self._matrix_bytes(shape.body_weights, shape.layers * shape.layer_outputs)
+        self._body_bytes = self._matrix_bytes(shape.body_weights, shape.body_outputs)
         self._norm_bytes = shape.norm_weights * TABLE_BYTES_PER_ELEMENT
         self._head_bytes = self._matrix_bytes(shape.head_weights, shape.vocab_size)
         self._table_bytes = shape.head_weights * TABLE_BYTES_PER_ELEMENT
