@@ -99,6 +99,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "labsite.throttle.ThrottleMiddleware",
+    "labsite.api_parameters.SingleParametersMiddleware",
     "labsite.accounts.preferences.FollowPerson",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

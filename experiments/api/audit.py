@@ -6,10 +6,10 @@ from typing import Literal
 
 from django.http import HttpRequest
 from ninja import Query, Router
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from experiments.api.auth import person
-from experiments.api.listing import Text, given
+from experiments.api.listing import Moment, Text, given
 from experiments.api.paging import PageQuery, read_page
 from experiments.api.schemas import CONTROL_ERRORS, AuditEntryOut, AuditPage
 from labsite.accounts.audit import entries_visible_to
@@ -28,8 +28,8 @@ class AuditQuery(PageQuery):
     object_id: Text | None = None
     project: Text | None = Field(default=None, description="Slug.")
     via: Literal["page", "api", "admin", "node", "system"] | None = None
-    after: AwareDatetime | None = None
-    before: AwareDatetime | None = None
+    after: Moment | None = None
+    before: Moment | None = None
 
 
 @router.get("/audit", response={200: AuditPage, CONTROL_ERRORS: ErrorBody}, summary="Who did what, for admins")

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from django.contrib.postgres.search import SearchQuery
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BeforeValidator, Field
 
 from experiments import selectors
 from experiments.api.paging import Page, PageQuery, read_page
@@ -19,8 +19,17 @@ from experiments.models import EXPERIMENT_TEXT, Attempt, Experiment, ExperimentS
 from hardware.models import NodeKind
 from labsite.accounts.models import User
 
+
+def _as_moment(value: object) -> object:
+    """Refuses what pydantic would take for seconds since 1970: nobody writes a time so, and the document says not."""
+    if isinstance(value, str) and not re.match(r"[0-9]{4}-[0-9]{2}-", value):
+        raise ValueError("a time is written as 2026-01-31T12:00:00Z")
+    return value
+
+
 # PostgreSQL's text takes no NUL.
 Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
+Moment = Annotated[AwareDatetime, BeforeValidator(_as_moment)]
 Key = Annotated[int, Field(ge=1, lt=2**63)]
 SEARCH = "Words of the name, the question or the tags; the beginning of a word will do, and all must be there."
 
@@ -39,8 +48,8 @@ class ExperimentQuery(PageQuery):
     project: Text | None = Field(default=None, description="Slug.")
     model: Text | None = Field(default=None, description="Names this model, also as a value of the matrix.")
     priority: int | None = Field(default=None, ge=-(2**15), lt=2**15)
-    created_after: AwareDatetime | None = None
-    created_before: AwareDatetime | None = None
+    created_after: Moment | None = None
+    created_before: Moment | None = None
     deleted: bool = Field(default=False, description="Those deleted within 30 days, in place of the others.")
 
 

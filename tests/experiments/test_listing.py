@@ -215,6 +215,8 @@ def test_a_cursor_of_another_order_is_refused_with_its_own(caller: Caller, proje
         ("created_after=yesterday", "created_after"),
         ("created_after=2026-01-01T00:00:00", "created_after"),
         ("priority=99999", "priority"),
+        ("created_before=1767225600", "created_before"),
+        ("state=done&state=active", "state"),
         ("deleted=maybe", "deleted"),
     ],
 )
