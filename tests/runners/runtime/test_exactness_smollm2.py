@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from limited_pool import LimitedPool
 from plain_forward import Plain
 
 from runners.runtime.engine import Engine, SchedulerConfig
@@ -27,7 +28,7 @@ NUM_TOKENS = 14
 def serve(executor: TorchExecutor, prompts: list[tuple[int, ...]]) -> tuple[dict[str, list[int]], int, int]:
     """Outputs by prompt, with the counts of preemptions and of tokens found in the prefix cache."""
     config = SchedulerConfig(max_num_seqs=4, max_num_batched_tokens=11, prefix_cache=True, chunked_prefill=True)
-    engine = Engine(FewBlocks(executor, 8), config)
+    engine = Engine(LimitedPool(executor, 8), config)
     for index, prompt in enumerate(prompts):
         engine.add(str(index), prompt, SamplingParams(max_tokens=NUM_TOKENS, ignore_eos=True))
     outputs: dict[str, list[int]] = {str(index): [] for index in range(len(prompts))}
@@ -39,14 +40,6 @@ def serve(executor: TorchExecutor, prompts: list[tuple[int, ...]]) -> tuple[dict
         for token in step.tokens:
             outputs[token.request_id].append(token.token_id)
     return outputs, preempted, cached
-
-
-class FewBlocks:
-    """An executor's first blocks alone, so that sequences are preempted."""
-
-    def __init__(self, inner: TorchExecutor, num_blocks: int) -> None:
-        self.num_blocks, self.block_size, self.max_model_len = num_blocks, inner.block_size, inner.max_model_len
-        self.execute, self.now = inner.execute, inner.now
 
 
 @pytest.mark.parametrize("weights", ["int8", "bf16"])
