@@ -35,11 +35,14 @@ def plan_kv_pool(cost: CostModel, block_size: int, max_num_seqs: int) -> KvPool:
     """The pool that USABLE_SHARE of the memory leaves room for beside the weights (the rest is for activations).
 
     It ends at POOL_SEQUENCES times what `max_num_seqs` sequences of full length can hold: more would only be prefix
-    cache that no run fills. Raises DoesNotFit when not even one sequence of full length has room.
+    cache that no run fills. Raises DoesNotFit when not even one sequence of full length has room,
+    CostModelError when the memory is not known.
     """
     shape = cost.shape
     block_bytes = block_size * shape.kv_bytes_per_token
     blocks_per_sequence = -(-shape.max_model_len // block_size)
+    if cost.chip.memory.capacity_bytes is None:
+        raise CostModelError(f"{cost.chip.chip_id}: memory.capacity_bytes is null; allowed: a chip with one")
     usable_bytes = int(cost.chip.memory.capacity_bytes * USABLE_SHARE)
     fitting = max(usable_bytes - cost.resident_bytes, 0) // block_bytes
     if fitting < blocks_per_sequence:

@@ -5,7 +5,8 @@ no launch, no synchronisation, activations never leaving the chip (Williams, Wat
 So a real chip is never faster, and often much slower: the model is uncalibrated and every figure of it says so.
 
 Precision: int8 weights (W8A8) use the chip's own int8 units; where it has none, the bytes shrink and the arithmetic
-runs at the bf16 rate. Attention and the KV cache are bf16 always.
+runs at the rate of its next units in UNITS. The KV cache is bf16 always, and attention too on a chip that has units for
+it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from runners.chips import ChipRecord
+from runners.chips import ChipRecord, Format
 from runners.modelled.shape import TABLE_BYTES_PER_ELEMENT, ModelShape
 
 COST_MODEL = "bare-roofline-1"
 BYTES_PER_WEIGHT: dict[str, int] = {"bf16": 2, "int8": 1}
 SCALE_BYTES = 4
+WIDE_UNITS: tuple[Format, ...] = ("bf16", "fp16", "tf32", "fp32")
+UNITS: dict[str, tuple[Format, ...]] = {"bf16": WIDE_UNITS, "int8": ("int8", *WIDE_UNITS, "mxint8", "fp8")}
+ATTENTION_UNITS: tuple[Format, ...] = (*WIDE_UNITS, "fp8", "int8", "mxint8")
 
 WeightFormat = Literal["bf16", "int8"]
 
@@ -65,16 +69,21 @@ class CostModel:
     """The cost of any step of one model on one chip, with weights in one format."""
 
     def __init__(self, chip: ChipRecord, shape: ModelShape, weights: WeightFormat) -> None:
-        """Raises CostModelError when the chip record states no bf16 rate."""
-        bf16 = chip.peak_flops("bf16")
-        if bf16 is None:
-            raise CostModelError(f"{chip.chip_id}: dense_tflops.bf16 is null; allowed: a chip with a bf16 rate")
+        """Raises CostModelError when the chip has no units that compute in `weights`, or no known bandwidth."""
+        linear, attention = chip.first_flops(*UNITS[weights]), chip.first_flops(*ATTENTION_UNITS)
+        if linear is None or attention is None:
+            allowed = ", ".join(UNITS[weights])
+            raise CostModelError(
+                f"{chip.chip_id}: dense_tflops has no units for {weights} weights; allowed: one with any of {allowed}"
+            )
+        if chip.memory.bandwidth_bytes_per_s is None:
+            raise CostModelError(f"{chip.chip_id}: memory.bandwidth_bytes_per_s is null; allowed: a chip with one")
         self.chip = chip
         self.shape = shape
         self.weights: WeightFormat = weights
         self.native = chip.peak_flops(weights) is not None
-        self.linear_flops_per_s = chip.peak_flops(weights) or bf16
-        self.attention_flops_per_s = bf16
+        self.linear_flops_per_s = linear
+        self.attention_flops_per_s = attention
         self.bytes_per_s = chip.memory.bandwidth_bytes_per_s
         self._body_bytes = self._matrix_bytes(shape.body_weights, shape.body_outputs)
         self._norm_bytes = shape.norm_weights * TABLE_BYTES_PER_ELEMENT

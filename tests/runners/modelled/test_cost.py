@@ -40,6 +40,8 @@ WEIGHTS = st.sampled_from(["bf16", "int8"])
 def without(*formats: str) -> ChipRecord:
     data = H100.model_dump(mode="json")
     data["dense_tflops"].update(dict.fromkeys(formats))
+    gone = {f"dense_tflops.{name}" for name in formats}
+    data["sources"] = [entry for entry in data["sources"] if entry["field"] not in gone]
     return ChipRecord.model_validate(data)
 
 
@@ -108,6 +110,8 @@ def test_the_head_is_read_only_when_something_is_sampled() -> None:
     assert sampled.weight_bytes - silent.weight_bytes == 2 * 525_336_576
 
 
-def test_a_chip_without_a_bf16_rate_is_refused_by_field() -> None:
-    with pytest.raises(CostModelError, match=r"h100-sxm: dense_tflops\.bf16"):
-        CostModel(without("bf16"), SMOLLM2, "int8")
+def test_a_chip_without_units_for_the_weights_is_refused_by_field() -> None:
+    narrow = without("bf16", "tf32", "fp32")
+    with pytest.raises(CostModelError, match=r"h100-sxm: dense_tflops has no units for bf16 weights; allowed: .*bf16"):
+        CostModel(narrow, SMOLLM2, "bf16")
+    assert CostModel(narrow, SMOLLM2, "int8").linear_flops_per_s == 1979e12

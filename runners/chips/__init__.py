@@ -1,0 +1,44 @@
+"""Chip records: what a chip can do at most, each figure with its source and how far that is to be trusted.
+
+A record is read from one TOML file of hardware/catalog, or made in the admin, and is frozen with every run that used
+it. Figures are in the units of their names.
+
+    figures      the units and their bounds            parts        memory, links, systems, efficiency
+    claims       what is claimed, apart from all else  sources      where a figure is from
+    speculation  stand-ins for what is not disclosed   record       the whole, and its rules
+    catalog      reading the files                     running      the record that a run is modelled with
+"""
+
+from runners.chips.catalog import CATALOG_DIR, CatalogError, RecordError, load_catalog, load_record, read_record
+from runners.chips.claims import Claim, ClaimTest
+from runners.chips.parts import Efficiency, Format, Interconnect, Memory, Ownership, Part, System
+from runners.chips.record import ChipRecord
+from runners.chips.running import NotModellable, band_of, record_for_run, refuse_architecture
+from runners.chips.sources import FigureSource, Remark
+from runners.chips.speculation import Speculation
+
+__all__ = [
+    "CATALOG_DIR",
+    "CatalogError",
+    "ChipRecord",
+    "Claim",
+    "ClaimTest",
+    "Efficiency",
+    "FigureSource",
+    "Format",
+    "Interconnect",
+    "Memory",
+    "NotModellable",
+    "Ownership",
+    "Part",
+    "RecordError",
+    "Remark",
+    "Speculation",
+    "System",
+    "band_of",
+    "load_catalog",
+    "load_record",
+    "read_record",
+    "record_for_run",
+    "refuse_architecture",
+]
