@@ -62,7 +62,6 @@ class RegisteredModelAdmin(LongList, ByOperator, ReadOnly, admin.ModelAdmin):  #
     list_filter = (Retired,)
     list_select_related = ("created_by",)
     search_fields = ("name", "entry__title", "entry__architecture")
-    search_help_text = "A part of the name, title or architecture."
     fields = ("name", "page", "created_by", "created_at", "retired_at", "entry_shown")
     readonly_fields = fields
     actions = ("retire", "take_back")
@@ -112,7 +111,6 @@ class WebhookAdmin(LongList, OfOwnProjects, ReadOnly, admin.ModelAdmin):  # type
     list_filter = ("active",)
     list_select_related = ("project", "created_by")
     search_fields = ("url", "project__name", "project__slug")
-    search_help_text = "A part of the address, or of the project’s name."
     fields = ("url", "project", "events_shown", "active", "created_by", "created_at", "deliveries_shown")
     readonly_fields = fields
     actions = ("switch_on", "switch_off", "send_test", "remove")

@@ -69,7 +69,6 @@ class NodeAdmin(LongList, AuditedAdmin, admin.ModelAdmin):  # type: ignore[type-
     list_display = ("name", "state", "kind", "project", "chip_shown", "seen", "current_run", "usd_per_hour")
     list_filter = ("state", "kind")
     search_fields = ("name", "slug", "project__name", "project__slug", "chip__chip_id")
-    search_help_text = "A part of the node’s or the project’s name, or a chip id."
     actions = admin_actions()
     asked = ("name", "project", "kind", "chip", "labels", "usd_per_hour")
     told = ("slug", "state", "draining", "seen", "current_run", "agent_version", "chip_shown")

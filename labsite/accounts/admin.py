@@ -40,7 +40,6 @@ class UserAdmin(LongList, AuditedAdmin, DjangoUserAdmin):  # type: ignore[type-a
     list_display = ("username", "email", "is_active", "is_superuser", "last_login")
     list_filter = ("is_active", "is_superuser")
     search_fields = ("username", "first_name", "last_name", "email", "projects__slug")
-    search_help_text = "A part of a name or address, or a project’s slug."
     filter_horizontal = ()
     readonly_fields = ("last_login", "date_joined")
     actions = ("deactivate", "activate")
@@ -136,7 +135,6 @@ class ApiTokenAdmin(LongList, admin.ModelAdmin):  # type: ignore[type-arg]
     list_filter = (TokenState,)
     list_select_related = ("user",)
     search_fields = ("prefix", "name", "user__username")
-    search_help_text = "The beginning of the token, a part of its name, or of the user’s."
     form = ApiTokenForm
     fields = ("user", "name", "expires_at")
     actions = ("revoke",)

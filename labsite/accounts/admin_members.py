@@ -28,6 +28,8 @@ class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name in ("username", "role"):  # an inline's row has no labels of its own
+            self.fields[name].widget.attrs["aria-label"] = self.fields[name].label or name
         if self.instance.pk:
             self.initial["username"] = self.instance.user.get_username()
             self.fields["username"].disabled = True
@@ -51,6 +53,11 @@ class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class MembershipFormSet(BaseInlineFormSet):  # type: ignore[type-arg]
+    def add_fields(self, form: Any, index: int | None) -> None:
+        super().add_fields(form, index)
+        if "DELETE" in form.fields:
+            form.fields["DELETE"].widget.attrs["aria-label"] = "remove this member"
+
     def clean(self) -> None:
         super().clean()
         named: set[str] = set()
@@ -113,7 +120,6 @@ class MembershipAdmin(LongList, ByProjectAdminRole, AuditedAdmin, admin.ModelAdm
     list_filter = ("role",)
     list_select_related = ("user", "project")
     search_fields = ("user__username", "project__name", "project__slug")
-    search_help_text = "A part of the user’s or the project’s name."
     autocomplete_fields = ("project",)
 
     def get_fields(self, request: HttpRequest, obj: Membership | None = None) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def pages(lab: WholeLab) -> list[str]:
             "arrival": {"kind": "closed", "max_concurrency": 4},
             "num_requests": 24,
         },
-        "matrix": {"engine.weights": ["bf16", "int8"]},
+        "matrix": {"engine.weights": ["bf16", "int8"], "engine.max_num_seqs": [2, 4]},
         "repeats": 1,
     }
     experiment = lab.post("/experiments", document)
@@ -60,11 +60,18 @@ def pages(lab: WholeLab) -> list[str]:
     return [
         "/",
         "/experiments/",
+        "/experiments/?deleted=true",
         "/experiments/new/",
+        f"/experiments/new/?from={experiment['id']}",
         f"/experiments/{experiment['id']}/",
         f"/runs/{experiment['trials'][0]['runs'][0]['id']}/",
         "/compare/",
         f"/compare/?trials={trials}",
+        "/nodes/",
+        "/nodes/local/",
+        "/models/",
+        "/models/smollm2-135m-instruct/",
+        "/account/",
         "/api/v1/docs",
         "/admin/",
         "/admin/hardware/node/",
@@ -72,6 +79,9 @@ def pages(lab: WholeLab) -> list[str]:
         f"/admin/hardware/node/{node_id}/change/",
         "/admin/hardware/chip/",
         f"/admin/hardware/chip/{chip_id}/change/",
+        "/admin/accounts/project/1/change/",
+        "/admin/accounts/membership/add/",
+        "/admin/experiments/webhook/",
     ]
 
 
