@@ -167,8 +167,16 @@ def save_folder(model: Any, folder: Path) -> Path:
     return folder
 
 
-def write_gguf(family: Family, folder: Path, path: Path) -> Path:
-    """A folder's model as GGUF, its tensors named by the gguf package and reordered as llama.cpp's converter does."""
+def write_gguf(
+    family: Family,
+    folder: Path,
+    path: Path,
+    weight_type: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
+) -> Path:
+    """A folder's model as GGUF, its tensors named by the gguf package and reordered as llama.cpp's converter does.
+
+    Matrices of the layers have `weight_type`, whose blocks must divide their rows.
+    """
     config = family.transformers_config()
     writer = gguf.GGUFWriter(path, family.gguf)
     _add_metadata(writer, family, config)
@@ -177,8 +185,10 @@ def write_gguf(family: Family, folder: Path, path: Path) -> Path:
     for hf_name, values in _stacked(load_file(folder / "model.safetensors")).items():
         name = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
         assert name is not None, hf_name
-        values = _converted(family, config, hf_name, values)
-        writer.add_tensor(name, values.to(torch.float32).numpy())
+        values = _converted(family, config, hf_name, values).to(torch.float32).numpy()
+        kind = weight_type if "_proj" in hf_name or ".experts." in hf_name else gguf.GGMLQuantizationType.F32
+        kind = kind if values.ndim > 1 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
     if family.settings.get("rope_parameters") is _LLAMA3_ROPE:
         writer.add_tensor("rope_freqs.weight", _llama3_divisors(config))
     writer.write_header_to_file()

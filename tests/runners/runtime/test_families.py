@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 import torch
 from family_models import FAMILIES, ONLY_HF, VOCAB, build_reference, save_folder, write_gguf
@@ -22,9 +23,9 @@ BLOCK_SIZE = 16
 TABLE = tuple(range(3, 3 + -(-len(TEXT) // BLOCK_SIZE)))
 ENDS = [sum(PIECES[: count + 1]) - 1 for count in range(len(PIECES))]
 
-TIGHT, BF16, BF16_EXPERTS = 2e-5, 0.03, 0.12
+TIGHT, BF16, BF16_EXPERTS, INT8 = 2e-5, 0.03, 0.12, 0.09
 """Mean error over the logits' spread: of float32 sums in another order (measured: 2e-6), of bf16 rounding in every
-operation (0.009), and where rounding may send a token to another expert (0.04)."""
+operation (0.009), where rounding may send a token to another expert (0.04), and of 8 bits (0.03)."""
 
 Saved = dict[str, tuple[Path, torch.Tensor]]
 
@@ -89,3 +90,18 @@ def test_bf16_logits_are_near(saved: Saved, name: str) -> None:
     folder, expected = saved[name]
     executor = build(folder, weights="bf16", num_blocks=64, block_size=BLOCK_SIZE, threads=1)
     assert mean_error(piecewise_logits(executor), expected) < (BF16_EXPERTS if executor.config.experts else BF16)
+
+
+@pytest.mark.parametrize("name", ["qwen2", "mistral", "gemma2", "gemma3"])
+def test_int8_logits_are_not_far(saved: Saved, name: str) -> None:
+    folder, expected = saved[name]
+    executor = build(folder, weights="int8", num_blocks=64, block_size=BLOCK_SIZE, threads=1)
+    assert mean_error(piecewise_logits(executor), expected) < INT8
+
+
+def test_experts_in_blocks_of_a_quantised_type_run_as_their_values(saved: Saved, tmp_path: Path) -> None:
+    folder, expected = saved["mixtral"]
+    kind = gguf.GGMLQuantizationType.Q8_0
+    path = write_gguf(FAMILIES["mixtral"], folder, tmp_path / "model.gguf", kind)
+    logits = piecewise_logits(build_float32(path, num_blocks=64, block_size=BLOCK_SIZE))
+    assert TIGHT < mean_error(logits, expected) < BF16_EXPERTS

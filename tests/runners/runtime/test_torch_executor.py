@@ -78,6 +78,7 @@ def test_every_format_runs_as_its_dequantised_values(tmp_path: Path, weight_type
 def test_facts_say_what_it_runs_on(tmp_path: Path) -> None:
     executor = build(write_tiny_model(tmp_path / "m.gguf"), weights="int8", num_blocks=7, block_size=16, threads=1)
     facts = executor.facts()
+    assert facts["architecture"] == "llama"
     assert facts["weights"] == "int8"
     assert "W8A8" in facts["kernels"]
     assert (facts["num_blocks"], facts["block_size"], facts["threads"]) == (7, 16, 1)
