@@ -7,15 +7,25 @@ import datetime as dt
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from control_plane import ready_node, store_report, submit, team
 from django.db import connection
 from django.utils import timezone
 
-from experiments.errors import ClaimRefused
+from experiments.errors import ClaimRefused, WrongState
 from experiments.models import ATTEMPT_LIVE, RUN_ENDED, Attempt, ControlHeartbeat, Experiment, Run
-from experiments.services import cancel_experiment, cancel_run, claim, finish_attempt, place_runs, reap
+from experiments.services import (
+    cancel_experiment,
+    cancel_run,
+    claim,
+    finish_attempt,
+    pause_experiment,
+    place_runs,
+    reap,
+    resume_experiment,
+)
 from experiments.services.node_lease import renew_lease
 from hardware.messages import AttemptRef, Heartbeat
 from hardware.models import Node, NodeState
@@ -94,6 +104,13 @@ class World:
         experiment = self.experiments[pick % len(self.experiments)]
         cancel_experiment(experiment.owner, experiment)
 
+    def pause_or_resume(self, pick: int) -> None:
+        experiment = self.experiments[pick % len(self.experiments)]
+        change = pause_experiment if pick // len(self.experiments) % 2 else resume_experiment
+        # What has ended is refused.
+        with suppress(WrongState):
+            change(experiment.owner, experiment)
+
     def drain_or_resume(self, pick: int) -> None:
         node = self.nodes[pick % len(self.nodes)]
         if pick // len(self.nodes) % 2:
@@ -131,6 +148,8 @@ class World:
 
     def live_on(self) -> None:
         """From here on nothing goes wrong: every run ends within as many rounds as there can be attempts."""
+        for pick in range(len(self.experiments)):
+            self.pause_or_resume(pick)
         for _ in range(len(self.runs) * (RETRIES + 1) + 3):
             for pick in range(len(self.nodes)):
                 self.drain_or_resume(pick)
@@ -157,7 +176,7 @@ class World:
 
 MOVES: tuple[Callable[[World, int], None], ...] = (
     World.place, World.watch, World.deliver, World.deliver, World.deliver, World.store, World.beat, World.beat,
-    World.silence, World.drain_or_resume,
+    World.silence, World.drain_or_resume, World.pause_or_resume,
 )  # fmt: skip
 # seldom, or every story would be over at its first few moves
 STORY = MOVES * 6 + (World.cancel, World.cancel, World.cancel_all)
