@@ -27,6 +27,25 @@ HARMLESS = frozenset(
 )  # fmt: skip
 """Keys of training, storing and generating, and those that others decide where they matter; none changes logits."""
 
+IMAGES = frozenset(
+    {
+        "vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index",
+        "boi_token_id", "eoi_token_id", "image_token_id",
+    }
+)  # fmt: skip
+"""Keys of Gemma 3's image part, which a text never reaches."""
+
+_GEMMA3_TEXT_DEFAULTS = {
+    "vocab_size": 262_208,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 131_072,
+}
+"""Published files with an image part leave out what is as transformers has it."""
+
 Reader = Callable[[Fields], ModelConfig]
 
 
@@ -34,9 +53,24 @@ def read_hf_config(folder: SafetensorsFolder) -> ModelConfig:
     """The configuration of a folder. Raises ModelFileError for an unknown family, a key whose effect is not known, or
     an impossible shape."""
     fields = Fields(folder.path, "config.json ", folder.config)
+    if fields.one_of("model_type", (*READERS, "gemma3")) == "gemma3":
+        fields = _text_part(fields)
     config = READERS[fields.one_of("model_type", tuple(READERS))](fields)
     fields.refuse_rest(HARMLESS)
     return config
+
+
+def _text_part(fields: Fields) -> Fields:
+    """The text model inside a Gemma 3 that also takes images."""
+    text = fields.take("text_config")
+    if not isinstance(text, dict):
+        raise fields.error("text_config", "an object", text)
+    fields.one_of("tie_word_embeddings", (True,), True)
+    fields.refuse_rest(HARMLESS | IMAGES)
+    stated = {key: value for key, value in text.items() if value is not None}
+    return Fields(
+        fields.path, "config.json text_config ", _GEMMA3_TEXT_DEFAULTS | {"model_type": "gemma3_text"} | stated
+    )
 
 
 def _llama(fields: Fields) -> ModelConfig:

@@ -24,6 +24,7 @@ class Layout:
 
     `stacked_experts`: one tensor holds all experts of a layer, the first dimension counting them. `rotary_halves`: q
     and k pair row j of a head with row j + head_dim / 2, else neighbours. `norm_offset` is added to norms' weights.
+    Tensors that end in `spare`, or begin with `foreign`, hold nothing that a text needs.
     """
 
     embedding: str
@@ -34,6 +35,7 @@ class Layout:
     rotary_halves: bool
     norm_offset: float
     spare: tuple[str, ...]
+    foreign: tuple[str, ...] = ()
 
     def name(self, role: str, layer: int, expert: int = 0) -> str:
         return self.layer[role].format(layer=layer, expert=expert)
@@ -74,6 +76,11 @@ _HF_MIXTRAL = {
     "expert_down": "block_sparse_moe.experts.{expert}.w2.weight",
 }
 
+_HF_INSIDE_IMAGES = ("language_model.model.", "model.language_model.")
+"""Where the text model lies inside one that also takes images, as published and as transformers 5 saves it."""
+
+_HF_IMAGES = ("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")
+
 _GGUF_LAYER = {
     "attention_norm": "attn_norm.weight",
     "q": "attn_q.weight",
@@ -104,7 +111,7 @@ _GGUF_NEIGHBOURS = ("llama", "smollm3")
 
 def layout_of(file: GGUFFile | SafetensorsFolder, config: ModelConfig) -> Layout:
     """The layout of a file of this configuration."""
-    return _gguf_layout(config) if isinstance(file, GGUFFile) else _hf_layout(config)
+    return _gguf_layout(config) if isinstance(file, GGUFFile) else _hf_layout(config, file)
 
 
 def check_tensors(file: GGUFFile | SafetensorsFolder, config: ModelConfig, layout: Layout) -> None:
@@ -115,7 +122,7 @@ def check_tensors(file: GGUFFile | SafetensorsFolder, config: ModelConfig, layou
         if record is None or record.shape != shape:
             raise ModelFileError(file.path, f"tensor {name}", f"shape {shape}", _found(record))
     for name in file.tensors:
-        if name not in needed and not name.endswith(layout.spare):
+        if name not in needed and not name.endswith(layout.spare) and not name.startswith(layout.foreign):
             expected = f"no such tensor in a model of architecture {config.architecture}"
             raise ModelFileError(file.path, f"tensor {shown(name)}", expected, _found(file.tensors[name]))
 
@@ -177,18 +184,21 @@ def _gated_shapes(hidden: int, ffn: int) -> tuple[tuple[str, Shape], ...]:
     return ("gate", (ffn, hidden)), ("up", (ffn, hidden)), ("down", (hidden, ffn))
 
 
-def _hf_layout(config: ModelConfig) -> Layout:
+def _hf_layout(config: ModelConfig, file: SafetensorsFolder) -> Layout:
+    inside = next((each for each in _HF_INSIDE_IMAGES if f"{each}embed_tokens.weight" in file.tensors), None)
+    prefix = inside or "model."
     names = _HF_LAYER | (_HF_POST_NORMS if config.post_norms else {})
     names |= _HF_MIXTRAL if config.architecture == "mixtral" else {}
     return Layout(
-        embedding="model.embed_tokens.weight",
+        embedding=f"{prefix}embed_tokens.weight",
         head="lm_head.weight",
-        final_norm="model.norm.weight",
-        layer={role: f"model.layers.{{layer}}.{name}" for role, name in names.items()},
+        final_norm=f"{prefix}norm.weight",
+        layer={role: f"{prefix}layers.{{layer}}.{name}" for role, name in names.items()},
         stacked_experts=False,
         rotary_halves=True,
         norm_offset=1.0 if config.architecture.startswith("gemma") else 0.0,
         spare=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tied_embeddings else ())),
+        foreign=_HF_IMAGES if inside else (),
     )
 
 

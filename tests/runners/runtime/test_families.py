@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 from family_models import FAMILIES, ONLY_HF, VOCAB, build_reference, save_folder, write_gguf
 from float32_parts import build_float32
+from safetensors.torch import load_file, save_file
 
 from runners.runtime.executor import ScheduledSequence
 from runners.runtime.sequence import SamplingParams
@@ -105,3 +107,22 @@ def test_experts_in_blocks_of_a_quantised_type_run_as_their_values(saved: Saved,
     path = write_gguf(FAMILIES["mixtral"], folder, tmp_path / "model.gguf", kind)
     logits = piecewise_logits(build_float32(path, num_blocks=64, block_size=BLOCK_SIZE))
     assert TIGHT < mean_error(logits, expected) < BF16_EXPERTS
+
+
+@pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model."])
+def test_the_text_part_of_a_model_that_also_takes_images_runs_alone(saved: Saved, tmp_path: Path, prefix: str) -> None:
+    folder, expected = saved["gemma3"]
+    text = json.loads((folder / "config.json").read_text())
+    config = {
+        "model_type": "gemma3",
+        "text_config": text,
+        "vision_config": {"hidden_size": 16},
+        "image_token_index": 90,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    state = {
+        prefix + name.removeprefix("model."): each for name, each in load_file(folder / "model.safetensors").items()
+    }
+    save_file(state | {"vision_tower.patch.weight": torch.zeros(2, 2)}, tmp_path / "model.safetensors")
+    executor = build_float32(tmp_path, num_blocks=64, block_size=BLOCK_SIZE)
+    assert mean_error(piecewise_logits(executor), expected) < TIGHT

@@ -17,10 +17,11 @@ from safetensors.torch import load_file, save_file
 
 from runners.runtime.describe import describe
 from runners.runtime.loading.fields import Fields
-from runners.runtime.loading.hf_config import READERS
+from runners.runtime.loading.hf_config import READERS, read_hf_config
 from runners.runtime.loading.weights import open_model
 from runners.runtime.models.config import Llama3Scaling, RopeConfig, YarnScaling
 from runners.runtime.models.rope_scaling import rope_rates
+from runners.runtime.safetensors_folder import SafetensorsFolder
 from runners.runtime.tensor_file import ModelFileError
 
 
@@ -147,6 +148,27 @@ def test_a_tensor_without_a_role_is_refused(folders: dict[str, Path], tmp_path: 
     state = load_file(path / "model.safetensors") | {"model.layers.0.self_attn.sinks": torch.zeros(4)}
     save_file(state, path / "model.safetensors")
     with pytest.raises(ModelFileError, match=r"self_attn\.sinks: expected no such tensor"):
+        open_model(path)
+
+
+def test_a_published_text_part_leaves_out_what_transformers_has_by_default(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    text = {"hidden_size": 2560, "intermediate_size": 10_240, "num_hidden_layers": 34, "sliding_window": 1024}
+    text |= {"rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "model_type": "gemma3_text"}
+    (folder / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": text}))
+    (folder / "model.safetensors").write_bytes((folders["gemma3"] / "model.safetensors").read_bytes())
+    config = read_hf_config(SafetensorsFolder(folder))
+    assert (config.num_heads, config.num_kv_heads, config.head_dim, config.vocab_size) == (8, 4, 256, 262_208)
+    assert (config.max_model_len, config.tied_embeddings) == (131_072, True)
+    assert [layer.window for layer in config.layers[:7]] == [1024] * 5 + [None, 1024]
+
+
+def test_a_model_with_images_must_hold_a_text_part(folders: dict[str, Path], tmp_path: Path) -> None:
+    path = with_config(folders["gemma3"], tmp_path / "m", {"model_type": "gemma3", "text_config": 3})
+    with pytest.raises(ModelFileError, match=r"config\.json text_config: expected an object, found 3"):
         open_model(path)
 
 
