@@ -209,6 +209,10 @@ ADMIN: dict[str, dict[str, Rule]] = {
     **admin_of("accounts/project", ADMIN_PEOPLE, ADMIN_MEMBERS, add=ADMIN_ROOT, delete=ADMIN_NEVER),
     **admin_of("accounts/apitoken", ADMIN_SITE, ADMIN_MINE, add=ADMIN_SITE, delete=ADMIN_NEVER),
     **admin_of("accounts/auditentry", ADMIN_PEOPLE, ADMIN_MEMBERS, add=ADMIN_NEVER, delete=ADMIN_NEVER),
+    **admin_of("accounts/membership", ADMIN_PEOPLE, ADMIN_MEMBERS, add=ADMIN_PEOPLE, delete=ADMIN_MEMBERS),
+    **admin_of("experiments/registeredmodel", ADMIN_SITE, ADMIN_SITE, add=ADMIN_NEVER, delete=ADMIN_NEVER),
+    **admin_of("experiments/webhook", ADMIN_SITE, ADMIN_OPERATE, add=ADMIN_NEVER, delete=ADMIN_NEVER),
+    **admin_of("experiments/webhookdelivery", ADMIN_SITE, ADMIN_OPERATE, add=ADMIN_NEVER, delete=ADMIN_NEVER),
     **admin_of("hardware/chip", ADMIN_SITE, ADMIN_SITE, add=ADMIN_NEVER, delete=ADMIN_NEVER),
     **admin_of("hardware/node", ADMIN_SITE, ADMIN_OPERATE, add=ADMIN_SITE, delete=ADMIN_NEVER),
 }

@@ -14,6 +14,7 @@ from django.test import Client
 
 from experiments.models import Experiment, RegisteredModel
 from experiments.services import create_webhook, place_runs
+from experiments.services.webhook_events import tell_test
 from hardware.models import Node
 from hardware.services.registration import digest_of
 from labsite.accounts.audit import record
@@ -87,7 +88,7 @@ def build_world() -> World:
     run = experiment.runs.get()
     webhook = create_webhook(people["operator"], project, "https://example.org/hook", ["experiment.done"])
     entry = ModelEntry.from_dict({**MODEL, "name": "tiny"})
-    RegisteredModel.objects.create(name="tiny", entry=entry.to_dict())
+    model = RegisteredModel.objects.create(name="tiny", entry=entry.to_dict())
     token = create_token(people["owner"], "laptop").record
     entry_of_project = record(None, "project.rename", project)
     values = {
@@ -99,6 +100,8 @@ def build_world() -> World:
     objects = {
         "accounts/user": people["owner"].pk, "accounts/project": project.pk, "accounts/apitoken": token.pk,
         "accounts/auditentry": entry_of_project.pk, "hardware/chip": modelled_chip.pk, "hardware/node": node.pk,
+        "accounts/membership": people["viewer"].memberships.get().pk, "experiments/registeredmodel": model.pk,
+        "experiments/webhook": webhook.pk, "experiments/webhookdelivery": tell_test(webhook).pk,
         "r/<path:content_type_id>": experiment.pk,
     }  # fmt: skip
     return World(actors, values, objects)
