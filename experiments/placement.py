@@ -14,6 +14,7 @@ what its memory can't hold.
 from __future__ import annotations
 
 import datetime as dt
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -135,20 +136,23 @@ class _Round:
         self._served, self._holder = served, dict(held)
         self._given: dict[int, int] = {}
         self._matching: dict[Demand, frozenset[int]] = {}
-        self._lines: dict[int, list[QueuedRun]] = {}
+        self._lines: dict[int, deque[QueuedRun]] = {}
         for run in sorted(queued, key=lambda run: (run.experiment_id, run.position, run.run_id)):
-            self._lines.setdefault(run.experiment_id, []).append(run)
+            self._lines.setdefault(run.experiment_id, deque()).append(run)
 
     def next_pair(self) -> tuple[int, int] | None:
-        firsts = [first for line in self._lines.values() if (first := next(filter(self._fitting, line), None))]
-        run = min(firsts, key=self._turn, default=None)
+        for line in self._lines.values():
+            # Nodes only become fewer: what fits none now fits none later in this round.
+            while line and not self._fitting(line[0]):
+                line.popleft()
+        run = min((line[0] for line in self._lines.values() if line), key=self._turn, default=None)
         if run is None:
             return None
         fitting = self._fitting(run)
         nodes = [node for node in self._free.values() if node.node_id in fitting]
         node = next((node for node in nodes if run.model in node.models), nodes[0])
         del self._free[node.node_id]
-        self._lines[run.experiment_id].remove(run)
+        self._lines[run.experiment_id].popleft()
         self._holder[run.group] = node.node_id
         self._given[run.experiment_id] = self._given.get(run.experiment_id, 0) + 1
         return run.run_id, node.node_id
