@@ -74,6 +74,10 @@ class ChipRecord(Record):
     @model_validator(mode="after")
     def every_source_has_a_figure(self) -> Self:
         figures = self.figures()
+        fields = [entry.field for entry in self.sources]
+        for field in fields:
+            if fields.count(field) > 1:
+                raise _fault("sources", "two sources for {named}; allowed: one", named=field)
         for entry in self.sources:
             if entry.field != "*" and not any(_covers(entry.field, path) for path in figures):
                 raise _fault("sources", "the source for {named} belongs to no figure of this record", named=entry.field)
