@@ -14,6 +14,7 @@ from hardware.selectors import current_chips
 from hardware.services.registration import free_slug
 from labsite.accounts.models import Project, Role, User
 from labsite.accounts.permissions import projects_of
+from runners.plain_text import NAME_RULE, is_name
 
 
 class NodeForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -53,6 +54,12 @@ class NodeForm(forms.ModelForm):  # type: ignore[type-arg]
             return check_labels(self.cleaned_data["labels"] or {})
         except HardwareError as error:
             raise ValidationError(f"{error.field}: {error.message} (allowed: {error.allowed})") from error
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if not is_name(name):
+            raise ValidationError(f"not a name that can be read (allowed: {NAME_RULE})")
+        return name
 
     def clean_usd_per_hour(self) -> float | None:
         price: float | None = self.cleaned_data["usd_per_hour"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from runners.protocol import HEADER
+
 
 class HardwareError(Exception):
     """A request about hardware is refused."""
@@ -25,6 +27,19 @@ class JoinRefused(HardwareError):
             "token",
             "this join token is unknown, used or expired",
             "a new one: an operator gets it on the node's page in the admin",
+        )
+
+
+class WrongProtocol(HardwareError):
+    """The agent is of another version than the lab, and the two would misread each other."""
+
+    def __init__(self, spoken: str, agent: str, ours: int) -> None:
+        who = f"the node's agent ({agent})" if agent else "the node's agent"
+        super().__init__(
+            HEADER,
+            f"{who} speaks node protocol {spoken}, this lab speaks {ours}: install the lab's version of inference-lab "
+            "on the node and start its agent again",
+            ours,
         )
 
 

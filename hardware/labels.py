@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from hardware.errors import HardwareError
+from runners.plain_text import is_name
 
 KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 MAX_LABELS = 20
@@ -28,6 +29,6 @@ def check_labels(labels: Any) -> dict[str, str]:
             raise HardwareError(f"labels.{key}", "not a label's key", ALLOWED)
         if key in RESERVED:
             raise HardwareError(f"labels.{key}", "every node has this label from its record; it can't be set", ALLOWED)
-        if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_VALUE_LENGTH:
+        if not isinstance(value, str) or not is_name(value) or not 0 < len(value) <= MAX_VALUE_LENGTH:
             raise HardwareError(f"labels.{key}", f"{value!r} is not a label's value", ALLOWED)
     return dict(labels)

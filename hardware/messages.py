@@ -23,6 +23,10 @@ def _is_small(value: dict[str, Any]) -> dict[str, Any]:
 
 Facts = Annotated[dict[str, Any], AfterValidator(_is_small)]
 Version = Annotated[str, Field(max_length=80, pattern=r"^[\x20-\x7e]*$")]
+# Cut to what is kept, so that no fault is too long to be told.
+Fault = Annotated[
+    str, AfterValidator(lambda text: "".join(filter(str.isprintable, text))[:500]), Field(max_length=5000)
+]
 SpoolName = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,17}-[1-9][0-9]{0,8}$")]
 
 
@@ -64,7 +68,7 @@ class JoinAnswer(Message):
 
 class Heartbeat(Message):
     """`ended`: attempts of which no process is left. `spools`: event files on the node's disk, as `<run>-<attempt>`.
-    A part that is absent keeps what was said before."""
+    `fault`: why the node can take no work just now. Facts, ceilings and models that are absent stay as they were."""
 
     running: AttemptRef | None = None
     spools: list[SpoolName] = Field(default_factory=list, max_length=1000)
@@ -73,6 +77,7 @@ class Heartbeat(Message):
     ceilings: Facts | None = None
     models: list[HeldModel] | None = Field(default=None, max_length=1000)
     agent_version: Version = ""
+    fault: Fault = ""
 
 
 class CancelOrder(Message):

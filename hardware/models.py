@@ -87,6 +87,8 @@ class Node(models.Model):
     broker_username = models.CharField(max_length=80, blank=True)
     broker_digest = models.CharField(max_length=64, blank=True)
     agent_version = models.CharField(max_length=80, blank=True)
+    # why the node takes no work though its agent may run; empty where nothing is wrong
+    fault = models.CharField(max_length=500, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
     last_seen_at = models.DateTimeField(null=True, blank=True)
 

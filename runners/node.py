@@ -4,7 +4,7 @@
     inference-lab-node run [--home DIR] [--models DIR] [--measure]
 
 Exit status: 0 after SIGTERM or Ctrl-C, 1 when it can't start, 2 for a wrong command line, 3 when the lab no longer
-knows this node.
+knows this node, or speaks another node protocol.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def default_home() -> Path:
 
 def join(home: NodeHome, url: str, token: str) -> Credentials:
     """Spends the token and keeps the credentials it gives. Raises ControlError."""
-    credentials = ControlPlane(url.rstrip("/")).join(token, detect(), agent_version())
+    version = agent_version()
+    credentials = ControlPlane(url.rstrip("/"), version=version).join(token, detect(), version)
     home.save_credentials(credentials)
     log.info("joined %s as node %s (%s)", url, credentials.node, credentials.kind)
     return credentials

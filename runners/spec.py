@@ -9,10 +9,26 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+from runners.plain_text import NAME_RULE, TEXT_RULE, is_name, is_text
+
+
+def _readable_name(value: str) -> str:
+    if not is_name(value):
+        raise PydanticCustomError("unreadable", "not a name that can be read", {"allowed": NAME_RULE})
+    return value
+
+
+def _readable_text(value: str) -> str:
+    if not is_text(value):
+        raise PydanticCustomError("unreadable", "not a text that can be read", {"allowed": TEXT_RULE})
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_readable_name)]
+Tag = Annotated[str, Field(min_length=1, max_length=50), AfterValidator(_readable_name)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
 Tokens = Annotated[int, Field(ge=1, le=131_072)]
 Setting = str | int | float | bool | None
@@ -219,8 +235,8 @@ class ExperimentSpec(Document):
     """The whole document. `matrix` maps dotted paths to the values to compare; every combination is a trial."""
 
     name: Name
-    question: Annotated[str, Field(max_length=2000)] = ""
-    tags: tuple[Annotated[str, Field(min_length=1, max_length=50)], ...] = Field(default=(), max_length=20)
+    question: Annotated[str, Field(max_length=2000), AfterValidator(_readable_text)] = ""
+    tags: tuple[Tag, ...] = Field(default=(), max_length=20)
     model: Slug
     nodes: NodeSelector
     chip: Slug = "any"

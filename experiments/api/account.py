@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Path, Query, Router, Status
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from experiments.api.auth import person
+from experiments.api.listing import Moment
 from experiments.api.paging import PageQuery, read_page
 from experiments.api.schemas import (
     CONTROL_ERRORS,
@@ -41,7 +42,7 @@ class TokenQuery(PageQuery):
 
 class TokenIn(StrictBody):
     name: str = Field(min_length=1, max_length=NAME_LENGTH, description="What it is for, in printable characters.")
-    expires_at: Annotated[AwareDatetime | None, Field(strict=False, description="Null: until it is revoked.")] = None
+    expires_at: Annotated[Moment | None, Field(strict=False, description="Null: until it is revoked.")] = None
 
 
 @router.get("/me", response={200: Me, READ_ERRORS: ErrorBody}, summary="Who is asking, and what he may do where")

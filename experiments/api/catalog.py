@@ -106,6 +106,7 @@ def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:
             ceilings=node.ceilings,
             models=node.models_held,
             agent_version=node.agent_version,
+            fault=node.fault,
         )
         for node in found
     ]

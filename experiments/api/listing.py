@@ -5,13 +5,14 @@ The queries are the parameters of the REST lists; the pages ask by the same ones
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from django.contrib.postgres.search import SearchQuery
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from experiments import selectors
 from experiments.api.paging import Page, PageQuery, read_page
@@ -27,9 +28,21 @@ def _as_moment(value: object) -> object:
     return value
 
 
+def _in_bounds(value: dt.datetime) -> dt.datetime:
+    """In UTC. Refuses a time that the database, or a session in any time zone, could not hold."""
+    try:
+        moment = value.astimezone(dt.UTC)
+    except OverflowError:
+        moment = dt.datetime.max.replace(tzinfo=dt.UTC)
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise ValueError(f"a time is of the years {FIRST_YEAR} to {LAST_YEAR}")
+    return moment
+
+
+FIRST_YEAR, LAST_YEAR = 1900, 9000
 # PostgreSQL's text takes no NUL.
 Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
-Moment = Annotated[AwareDatetime, BeforeValidator(_as_moment)]
+Moment = Annotated[AwareDatetime, BeforeValidator(_as_moment), AfterValidator(_in_bounds)]
 Key = Annotated[int, Field(ge=1, lt=2**63)]
 SEARCH = "Words of the name, the question or the tags; the beginning of a word will do, and all must be there."
 

@@ -12,24 +12,30 @@ from ninja.security import HttpBearer
 from experiments import services
 from experiments.errors import ClaimRefused
 from experiments.services.node_lease import renew_lease
-from hardware.errors import UnknownNodeToken
+from hardware.errors import UnknownNodeToken, WrongProtocol
 from hardware.messages import AttemptRef, Heartbeat, HeartbeatAnswer
 from hardware.models import Node
+from hardware.protocol import check_protocol
 from hardware.services import authenticate_node
 from labsite.error_body import ErrorBody
+from runners.protocol import STATUS
 from runners.spec import RunSpec
 
-NODE_ERRORS = frozenset({400, 401, 413, 422, 429})
+NODE_ERRORS = frozenset({400, 401, 413, 422, STATUS, 429})
 
 
 class NodeToken(HttpBearer):
-    """The agent's token; the request's `auth` is then its Node."""
+    """The agent's token; the request's `auth` is then its Node. Its protocol is checked before a body is read."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Node:
         try:
-            return authenticate_node(token)
+            node = authenticate_node(token)
+            check_protocol(request, node)
         except UnknownNodeToken as error:
             raise HttpError(401, error.message) from error
+        except WrongProtocol as error:
+            raise HttpError(STATUS, error.message) from error
+        return node
 
 
 class NodeRequest(HttpRequest):

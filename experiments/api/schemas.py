@@ -199,6 +199,7 @@ class NodeOut(Schema):
     ceilings: dict[str, Any]
     models: list[Any]
     agent_version: str
+    fault: str = Field(description="Why it takes no work though its agent may run; empty where nothing is wrong.")
 
 
 class ChipOut(Schema):

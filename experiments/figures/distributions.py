@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from experiments.analysis.distributions import Pooled
-from experiments.figures.style import HUES, as_json, layout
+from experiments.figures.style import HUES, as_json, layout, plain
 from runners.display import Scale, name_of, scale_for
 
 WHISKERS = (0.01, 0.99)
@@ -79,7 +79,7 @@ def _scale(trials: Sequence[TrialDistribution], unit: str) -> Scale:
 
 
 def _label(trial: TrialDistribution) -> str:
-    return trial.label + (" (modelled)" if trial.modelled else "")
+    return plain(trial.label) + (" (modelled)" if trial.modelled else "")
 
 
 def _hue(trial: TrialDistribution) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from experiments.figures.style import as_json, layout
+from experiments.figures.style import as_json, layout, plain
 from runners.display import name_of, scale_for, setting_value, shown
 
 # Light to dark in one direction and readable in grey, so that it holds for every colour vision.
@@ -47,21 +47,21 @@ def heat_figure(trials: Sequence[Mapping[str, Any]], plane: Plane, metric: str) 
         return f"{shown(found['median'], unit, scale)}<br>n = {found['n']}{kind}"
 
     trace = go.Heatmap(
-        x=[setting_value(value) for value in plane.x_values],
-        y=[setting_value(value) for value in plane.y_values],
+        x=[plain(setting_value(value)) for value in plane.x_values],
+        y=[plain(setting_value(value)) for value in plane.y_values],
         z=[[number(one) for one in row] for row in cells],
         text=[[words(one) for one in row] for row in cells],
         customdata=[[one["id"] if one else None for one in row] for row in cells],
         texttemplate="%{text}",
-        hovertemplate=f"{plane.x} %{{x}}<br>{plane.y} %{{y}}<br>%{{text}}<extra></extra>",
+        hovertemplate=f"{plain(plane.x)} %{{x}}<br>{plain(plane.y)} %{{y}}<br>%{{text}}<extra></extra>",
         colorscale=COLORS,
         colorbar={"title": {"text": scale.unit}, "thickness": 12, "outlinewidth": 0},
         xgap=2,
         ygap=2,
     )
     frame = layout(
-        xaxis={"title": {"text": plane.x}, "type": "category", "showgrid": False},
-        yaxis={"title": {"text": plane.y}, "type": "category", "showgrid": False},
+        xaxis={"title": {"text": plain(plane.x)}, "type": "category", "showgrid": False},
+        yaxis={"title": {"text": plain(plane.y)}, "type": "category", "showgrid": False},
         annotations=_empty_cells(cells, plane, metric, words),
     )
     figure = as_json(go.Figure([trace], frame))
@@ -93,8 +93,8 @@ def _empty_cells(cells: Any, plane: Plane, metric: str, words: Any) -> list[dict
     """Plotly writes no text into cells without a value."""
     return [
         {
-            "x": setting_value(x),
-            "y": setting_value(y),
+            "x": plain(setting_value(x)),
+            "y": plain(setting_value(y)),
             "text": words(one),
             "showarrow": False,
             "font": {"size": 10},

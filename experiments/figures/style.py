@@ -22,6 +22,11 @@ def as_json(figure: go.Figure) -> dict[str, Any]:
     return plain
 
 
+def plain(text: str) -> str:
+    """A text that Plotly is to show as it is: its labels know some HTML, links too, and its templates `%{…}`."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "&#37;{")
+
+
 def layout(**more: Any) -> dict[str, Any]:
     return {
         "margin": {"l": 56, "r": 12, "t": 12, "b": 44},

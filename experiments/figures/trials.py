@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from experiments.figures.style import HUES, as_json, layout
+from experiments.figures.style import HUES, as_json, layout, plain
 from runners.display import name_of, scale_for, settings_label
 
 MOST_IN_LEGEND = 12
@@ -44,7 +44,7 @@ def tradeoff_figure(trials: Iterable[Mapping[str, Any]], x: str, y: str, front: 
 def _point(trial: Mapping[str, Any], index: int, x: str, y: str, scales: Mapping[str, Any]) -> go.Scatter:
     color = HUES[index % len(HUES)]
     symbol = "diamond-open" if trial["modelled"] else "circle"
-    label = settings_label(trial["settings"]) + (" (modelled)" if trial["modelled"] else "")
+    label = plain(settings_label(trial["settings"])) + (" (modelled)" if trial["modelled"] else "")
 
     def error(axis: str) -> dict[str, Any] | None:
         metric = trial["metrics"][axis]

@@ -60,13 +60,18 @@ def parse_id(entry_id: bytes) -> tuple[int, int]:
 
 
 def read_event(seq: int, text: bytes) -> NumberedEvent:
-    """The event, or an error line with the start of what came instead."""
+    """The event; or an error line with the start of what came instead, and in place of a report one that says so."""
     try:
         return NumberedEvent(seq, EVENT.validate_json(text))
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))
-        return unreadable(seq, f"{where}: {fault['msg']}" if where else fault["msg"], text.decode("utf-8", "replace"))
+        why = f"{where}: {fault['msg']}" if where else fault["msg"]
+        if fault["loc"][:1] == ("report",):
+            # Nothing follows it: without one the run would wait for its time limit.
+            told = f"the node's report could not be read: {why}"
+            return NumberedEvent(seq, Report(outcome="failed", error=told, events=seq), readable=False)
+        return unreadable(seq, why, text.decode("utf-8", "replace"))
 
 
 def unreadable(seq: int, why: str, text: str) -> NumberedEvent:

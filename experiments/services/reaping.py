@@ -106,8 +106,12 @@ def _lose_silent_nodes(now: dt.datetime, watching_since: dt.datetime) -> None:
     gone = Attempt.objects.filter(state__in=ATTEMPT_LIVE, node__state__in=[NodeState.LOST, NodeState.RETIRED])
     _each(
         list(gone.select_related("node")),
-        lambda attempt: lose_attempt(attempt.pk, f"node {attempt.node.slug} is {attempt.node.state}"),
+        lambda attempt: lose_attempt(attempt.pk, _why_gone(attempt.node)),
     )
+
+
+def _why_gone(node: Node) -> str:
+    return f"node {node.slug} is {node.state}" + (f": {node.fault}" if node.fault else "")
 
 
 def _order_ends(now: dt.datetime) -> None:

@@ -19,7 +19,7 @@ def record_heartbeat(node: Node, body: Heartbeat, *, busy: bool) -> Node:
     `busy` says whether an attempt is live on it. A node that was retired meanwhile stays so.
     """
     held = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
-    fields: dict[str, Any] = {"last_seen_at": timezone.now()}
+    fields: dict[str, Any] = {"last_seen_at": timezone.now(), "fault": body.fault}
     if body.agent_version:
         fields["agent_version"] = body.agent_version
     if body.facts is not None:

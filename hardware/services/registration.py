@@ -21,6 +21,7 @@ from hardware.services.broker_users import broker_user
 from labsite.accounts.audit import record
 from labsite.accounts.models import Project
 from labsite.accounts.permissions import Person
+from runners.plain_text import NAME_RULE, is_name
 
 JOIN_TOKEN_LIFE = dt.timedelta(minutes=15)
 
@@ -57,6 +58,8 @@ def register_node(
 
 def free_slug(name: str) -> str:
     """The slug of a name, if it is one and free. Raises HardwareError."""
+    if not is_name(name):
+        raise HardwareError("name", f"{name!r:.60} is no name that can be read", NAME_RULE)
     slug = slugify(name)[:60]
     if not slug:
         raise HardwareError("name", f"{name!r} has no letter or digit to name the node by", "letters and digits")
@@ -107,7 +110,8 @@ def join(request: JoinRequest) -> JoinAnswer:
     node.broker_digest = digest_of(password)
     node.facts = request.facts
     node.agent_version = request.agent_version
-    node.save(update_fields=["api_digest", "broker_username", "broker_digest", "facts", "agent_version"])
+    node.fault = ""
+    node.save(update_fields=["api_digest", "broker_username", "broker_digest", "facts", "agent_version", "fault"])
     record(None, "node.join", node, agent_version=request.agent_version)
     try:
         broker.set_user(broker_user(node))

@@ -18,6 +18,7 @@ from django.utils import timezone
 from labsite.accounts.audit import record
 from labsite.accounts.models import ApiToken, User
 from labsite.accounts.permissions import Person
+from runners.plain_text import NAME_RULE, is_name
 
 PREFIX = "lab_"
 NAME_LENGTH = 100
@@ -51,8 +52,8 @@ class TokenRefused(Exception):
 
 def check_token(name: str, expires_at: dt.datetime | None) -> None:
     """Raises TokenRefused where no token could be made so."""
-    if not 1 <= len(name) <= NAME_LENGTH or not name.isprintable():
-        raise TokenRefused("name", "this is no name for a token", f"1 to {NAME_LENGTH} printable characters")
+    if not 1 <= len(name) <= NAME_LENGTH or not is_name(name):
+        raise TokenRefused("name", "this is no name for a token", f"1 to {NAME_LENGTH} {NAME_RULE}")
     if expires_at is not None and expires_at <= timezone.now():
         raise TokenRefused("expires_at", "the token would have expired already", "a time to come")
 

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from runners.agent.home import Credentials
+from runners.protocol import HEADER, NODE_PROTOCOL
+from runners.protocol import STATUS as WRONG_PROTOCOL
 from runners.spec import RunSpec
 from runners.spool import AttemptKey
 
@@ -39,7 +41,8 @@ class WrongAddress(ControlError):
 
 
 class Refused(ControlError):
-    """The control plane said no. `status` is HTTP's; 401 and 403 mean that this node's credentials no longer count."""
+    """The control plane said no. `status` is HTTP's; 401 and 403 mean that this node's credentials no longer count,
+    426 that the agent is of another version than the lab."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -48,7 +51,11 @@ class Refused(ControlError):
 
     @property
     def banished(self) -> bool:
-        return self.status in (401, 403)
+        return self.status in (401, 403) or self.wrong_version
+
+    @property
+    def wrong_version(self) -> bool:
+        return self.status == WRONG_PROTOCOL
 
 
 class CancelOrder(BaseModel):
@@ -78,11 +85,12 @@ class HeartbeatReply(BaseModel):
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """One lab, by its address, and this node's token (none before it has joined)."""
+    """One lab, by its address, and this node's token (none before it has joined). `version` is the agent's."""
 
     url: str
     token: str = ""
     timeout_s: float = 4.0
+    version: str = ""
 
     def join(self, token: str, facts: dict[str, Any], agent_version: str) -> Credentials:
         """Spends a join token. Raises Refused (bad, used or expired token), Unreachable, WrongAddress."""
@@ -108,7 +116,12 @@ class ControlPlane:
 
     def _post(self, path: str, body: dict[str, Any], timeout_s: float | None = None) -> Any:
         url = f"{self.url.rstrip('/')}/api/v1/node/{path}"
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "User-Agent": f"inference-lab-node {self.version}".strip(),
+            HEADER: str(NODE_PROTOCOL),
+        }
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         try:

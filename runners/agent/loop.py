@@ -69,7 +69,7 @@ class Agent:
         self._models_dir = models_dir
         self._version = version
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._control = ControlPlane(credentials.url, credentials.api_token)
+        self._control = ControlPlane(credentials.url, credentials.api_token, version=version)
         self._lease = Lease()
         self._lease_thread = LeaseThread(self._control, self._lease, self)
         self._publisher = Publisher(home, StreamBroker(credentials.broker_url), credentials.stream_key)
@@ -110,7 +110,7 @@ class Agent:
 
     # The loop --------------------------------------------------------------------------------------------------------
     def run(self) -> int:
-        """Works until it is told to stop (0) or the lab no longer knows this node (3)."""
+        """Works until it is told to stop (0) or the lab no longer knows this node, or its version (3)."""
         self._ended = frozenset(clear_leftovers(self._home))
         self._lease_thread.start()
         self._publisher_thread.start()
@@ -133,7 +133,8 @@ class Agent:
             case Stop():
                 return CLEAN_END
             case Refused():
-                log.error("the lab at %s no longer knows this node: %s", self._credentials.url, message.detail)
+                why = "refuses this agent" if message.wrong_version else "no longer knows this node"
+                log.error("the lab at %s %s: %s", self._credentials.url, why, message.detail)
                 return BANISHED
             case Heard():
                 self._obey(message)

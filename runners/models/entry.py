@@ -26,6 +26,7 @@ from pydantic import (
 
 from runners.models.errors import BadEntry
 from runners.models.layout import INDEX, SINGLE
+from runners.plain_text import NAME_RULE, is_name
 
 MAX_FILES = 500
 MAX_FILE_BYTES = 2**46
@@ -154,8 +155,8 @@ class ModelEntry(Part):
     @field_validator("title", "licence", "architecture", "quantization")
     @classmethod
     def is_one_line(cls, value: str) -> str:
-        if not value.isprintable():
-            raise ValueError("holds a character that can't be shown")
+        if value and not is_name(value):
+            raise ValueError(f"is no line that can be read; allowed are {NAME_RULE}")
         return value
 
     @field_validator("shape")

@@ -73,6 +73,14 @@ def test_a_figure_that_is_no_number_is_unreadable() -> None:
     assert "t_s" in numbered.event.message  # type: ignore[union-attr]
 
 
+def test_a_report_that_cannot_be_read_still_ends_the_attempt_and_says_so() -> None:
+    text = REPORT.replace(b'"events":2', b'"events":2,"joules":7')
+    batch = next_batch(entries(4, text=text), 1, 3)
+    assert batch.report is not None
+    assert (batch.report.outcome, batch.report.retry, batch.report.events) == ("failed", False, 4)
+    assert "report could not be read" in str(batch.report.error) and "joules" in str(batch.report.error)
+
+
 def test_an_entry_without_the_event_field_is_unreadable() -> None:
     (numbered,) = next_batch([(b"1-1", {b"other": b"x"})], 1, 0).events
     assert not numbered.readable
