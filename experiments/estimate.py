@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from pydantic import ValidationError
+
 from experiments.models import Run, RunState
 from labsite.accounts.models import Project
 from runners.matrix import Plan
 from runners.spec import ExperimentSpec, FixedLen, LengthSpec, LognormalLen, WorkloadSpec
 
-LOOKED_AT = 400
+LOOKED_AT = 200
 SPEAKING = 30
 
 
@@ -88,28 +91,38 @@ def estimate(plan: Plan, past: Sequence[PastRun], modelled: bool, nodes: int) ->
 
 
 def past_runs(project: Project) -> list[PastRun]:
-    """The project's latest runs that succeeded. One query, whatever there is."""
+    """The project's latest runs that succeeded. One query, of a few figures of each."""
     done = Run.objects.filter(
         experiment__project=project, state=RunState.SUCCEEDED, started_at__isnull=False, ended_at__isnull=False
-    ).select_related("final_attempt__node")
-    fields = ("spec", "summary", "started_at", "ended_at", "final_attempt__node__slug", "final_attempt__node__kind")
-    return list(_read(done.order_by("-id").values(*fields)[:LOOKED_AT]))
+    )
+    rows = done.order_by("-id").values(
+        "started_at",
+        "ended_at",
+        "final_attempt__node__slug",
+        "final_attempt__node__kind",
+        model=KeyTextTransform("name", KeyTransform("model", "spec")),
+        engine=KeyTransform("engine", "spec"),
+        workload=KeyTransform("workload", "spec"),
+        window=KeyTransform("value", KeyTransform("window", KeyTransform("metrics", "summary"))),
+    )
+    return list(_read(dict(row) for row in rows[:LOOKED_AT]))
 
 
 def _read(rows: Iterable[dict[str, Any]]) -> Iterable[PastRun]:
     for row in rows:
-        spec, metrics = row["spec"], (row["summary"] or {}).get("metrics", {})
-        window_s = (metrics.get("window") or {}).get("value")
-        if not window_s or not row["final_attempt__node__slug"]:
+        try:
+            workload = WorkloadSpec.model_validate(row["workload"])
+        except ValidationError:  # of a version whose documents were others
             continue
-        workload = WorkloadSpec.model_validate(spec["workload"])
+        if not row["window"] or not row["final_attempt__node__slug"]:
+            continue
         yield PastRun(
-            model=spec["model"]["name"],
+            model=row["model"],
             modelled=row["final_attempt__node__kind"] == "modelled",
             node=row["final_attempt__node__slug"],
-            settings=_load(spec["engine"], workload),
+            settings=_load(row["engine"], workload),
             tokens=_tokens(workload),
-            window_s=window_s,
+            window_s=row["window"],
             whole_s=(row["ended_at"] - row["started_at"]).total_seconds(),
         )
 
@@ -122,7 +135,7 @@ def _load(engine: dict[str, Any], workload: WorkloadSpec) -> tuple[Any, ...]:
     """What decides the speed most: weights, the batch's bound, how many requests there are at once or a second."""
     arrival = workload.arrival
     pressure = arrival.max_concurrency if arrival.kind == "closed" else arrival.request_rate
-    return engine["weights"], engine["max_num_seqs"], (arrival.kind, pressure)
+    return engine.get("weights"), engine.get("max_num_seqs"), (arrival.kind, pressure)
 
 
 def _closest(cell: ExperimentSpec, past: Sequence[PastRun], modelled: bool) -> tuple[int, list[PastRun]] | None:

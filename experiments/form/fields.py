@@ -90,7 +90,7 @@ def draw_form(document: Mapping[str, Any], offer: Offer, faults: Sequence[FieldE
     drawing = _Drawing(document, faults)
     groups = (
         Group("Question", (drawing.text("name", "Name"), drawing.text("question", "Question"), drawing.tags())),
-        Group("What runs where", (drawing.model(offer), drawing.nodes(offer), drawing.chip(offer))),
+        Group("What runs where", tuple(drawing.places(offer))),
         Group("Arrivals", tuple(drawing.arrivals()), "who sends requests, and how many"),
         Group("Prompts and answers", tuple(drawing.lengths()), "in tokens"),
         Group("Service objective", tuple(drawing.objectives()), "in seconds; empty where there is none", True),
@@ -162,6 +162,10 @@ class _Drawing:
         return self._field("nodes:", "nodes", "Nodes", value=value, options=tuple(options), state=state)
 
     # Groups
+
+    def places(self, offer: Offer) -> list[Field]:
+        speculative = self.setting("allow_speculative", "Allow chips whose vendors have not disclosed all")
+        return [self.model(offer), self.nodes(offer), self.chip(offer), speculative]
 
     def arrivals(self) -> list[Field]:
         kind = read(self.document, "workload.arrival.kind")

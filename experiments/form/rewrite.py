@@ -48,7 +48,7 @@ def write(document: Mapping[str, Any]) -> str:
     ordered = in_order(document)
     text = yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDE)
     # PyYAML leaves a few words bare that our dialect takes for numbers, 1e3 among them.
-    return text if parse_text(text) == document else _as_json(ordered)
+    return text if _same(parse_text(text), document) else _as_json(ordered)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -70,15 +70,20 @@ def rewrite(text: str, changes: Sequence[Change]) -> str:
     wanted = copy.deepcopy(document)
     for change in changes:
         apply(wanted, change)
-    if wanted == document:
+    if _same(wanted, document):
         return text
     rewritten = _rewrite_in_place(text, changes)
     try:
-        if rewritten is not None and parse_text(rewritten) == wanted:
+        if rewritten is not None and _same(parse_text(rewritten), wanted):
             return rewritten
     except SpecError:  # ruamel quotes by other rules than ours in a few cases; the text below follows ours
         pass
     return _as_json(wanted)
+
+
+def _same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Alike to the type: 1, 1.0 and true are three values."""
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def _as_json(document: Mapping[str, Any]) -> str:

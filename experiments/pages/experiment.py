@@ -104,6 +104,7 @@ def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]
     front = pareto_front(trials, "interactivity", "output_throughput")
     return {
         "rows": rows,
+        "judged": sum(one.run.valid is not None for entry in entries for one in entry.runs),
         "axes": list(matrix),
         "columns": [
             {"name": name, "largest": max(t["metrics"][name]["median"] for t in by_id.values() if name in t["metrics"])}

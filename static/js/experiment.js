@@ -6,7 +6,8 @@ import { keepPicks } from "./picks.js";
 import { follow } from "./socket.js";
 
 const page = document.querySelector("[data-experiment]");
-let ended = Number(page.dataset.ended);
+// How many ends and verdicts the table shows: more of them is what makes it worth asking for again.
+let shown = Number(page.dataset.shown);
 
 function showRun(run) {
   const dot = page.querySelector(`[data-run-dot="${run.id}"]`);
@@ -41,9 +42,9 @@ function onMessage(message) {
   showProgress(message.runs);
   page.querySelector("#progress-text").textContent = `${done} of ${total} runs ended`;
   page.querySelector("#progress-bar").style.width = total ? `${(100 * done) / total}%` : "0";
-  const judged = message.runs.filter((run) => run.valid !== null).length + done;
-  if (judged !== ended) {
-    ended = judged;
+  const told = message.runs.filter((run) => run.valid !== null).length + done;
+  if (told !== shown) {
+    shown = told;
     askAgain("#results", `${location.pathname}results${location.search}`);
   }
   page.querySelector("#experiment-state").className = `tag ${message.experiment.state}`;

@@ -66,6 +66,12 @@ def test_a_text_that_the_document_reader_refuses_is_refused(text):
         rewrite(text, [Change(("name",), "x")])
 
 
+@pytest.mark.parametrize("value", [True, 20.0])
+def test_a_value_that_equals_the_old_one_but_for_its_type_is_a_change(value):
+    found = parse_text(rewrite(TEXT, [Change(("workload", "num_requests"), value)]))["workload"]["num_requests"]
+    assert type(found) is type(value)
+
+
 def test_json_is_changed_too():
     changed = rewrite('{"name": "x", "repeats": 3}', [Change(("repeats",), 5)])
     assert parse_text(changed) == {"name": "x", "repeats": 5}
