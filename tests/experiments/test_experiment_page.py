@@ -151,13 +151,9 @@ def test_the_heat_map_shows_every_cell_with_its_runs(browser, finished):
     other = heat_of(browser, finished, "?x=engine.max_num_seqs&y=engine.weights&metric=ttft")
     assert other["layout"]["xaxis"]["title"]["text"] == "engine.max_num_seqs"
     assert other["layout"]["meta"]["metric"] == "TTFT"
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("query", ["?x=nonsense&y=nonsense&metric=nonsense", "?x=engine.weights&y=engine.weights"])
-def test_a_hostile_address_shows_a_heat_map_all_the_same(browser, finished, query):
-    layout = heat_of(browser, finished, query)["layout"]
-    assert layout["xaxis"]["title"] != layout["yaxis"]["title"]
+    for hostile in ("?x=nonsense&y=nonsense&metric=nonsense", "?x=engine.weights&y=engine.weights"):
+        layout = heat_of(browser, finished, hostile)["layout"]
+        assert layout["xaxis"]["title"] != layout["yaxis"]["title"]
 
 
 @pytest.mark.django_db(transaction=True)
