@@ -28,7 +28,8 @@ class Demand:
     """What a run asks of a node: its project's (or every project's), all the labels or one of the names, the chip, and
     at least that much memory.
 
-    A modelled node is asked for by its chip, its name, or the label `kind: modelled`; never by `chip: any` alone.
+    A modelled node is asked for by its chip, its name, or the label `kind: modelled`; never by `chip: any` alone. One
+    that models a speculative chip takes part only where that is allowed.
     """
 
     project_id: int
@@ -36,6 +37,7 @@ class Demand:
     labels: tuple[tuple[str, str], ...] = ()
     names: tuple[str, ...] = ()
     memory_bytes: int = 0
+    allow_speculative: bool = False
 
     @property
     def wants_modelled(self) -> bool:
@@ -74,6 +76,7 @@ class FreeNode:
     labels: dict[str, str] = field(default_factory=dict)
     memory_bytes: int | None = None
     models: frozenset[str] = frozenset()
+    speculative: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ def is_meant(demand: Demand, node: FreeNode) -> bool:
     if demand.chip_id not in (ANY_CHIP, node.chip_id):
         return False
     if node.labels.get("kind") == MODELLED and not demand.wants_modelled:
+        return False
+    if node.speculative and not demand.allow_speculative:
         return False
     if demand.names and node.labels.get("name") not in demand.names:
         return False

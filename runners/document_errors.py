@@ -47,7 +47,6 @@ LATER_VALUES: dict[str, tuple[str, ...]] = {
 LATER_KEYS = frozenset(
     {
         "shape",
-        "allow_speculative",
         "workload.trace",
         "workload.name",
         "workload.time_scale",

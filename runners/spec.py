@@ -232,7 +232,11 @@ class BudgetSpec(Document):
 
 
 class ExperimentSpec(Document):
-    """The whole document. `matrix` maps dotted paths to the values to compare; every combination is a trial."""
+    """The whole document. `matrix` maps dotted paths to the values to compare; every combination is a trial.
+
+    `allow_speculative` lets chips take part whose vendors have not disclosed all that a step needs: stand-ins of the
+    catalog take those places, and the results say so.
+    """
 
     name: Name
     question: Annotated[str, Field(max_length=2000), AfterValidator(_readable_text)] = ""
@@ -240,6 +244,7 @@ class ExperimentSpec(Document):
     model: Slug
     nodes: NodeSelector
     chip: Slug = "any"
+    allow_speculative: bool = False
     engine: EngineSpec = EngineSpec()
     placement: PlacementSpec = PlacementSpec()
     workload: WorkloadSpec
@@ -310,6 +315,7 @@ class RunSpec(Document):
     model: ModelRef
     chip_id: str
     chip: dict[str, Any] | None = None
+    allow_speculative: bool = False
     engine: EngineSpec
     placement: PlacementSpec
     workload: WorkloadSpec

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from experiments.placement import Demand, FreeNode, has_memory, is_meant
 from experiments.registered import find_usable, why_unusable
+from experiments.services.modelled_chips import ModelledRecords, is_speculative, modelled_records, why_not_modelled
 from hardware.models import Node, NodeKind
 from hardware.selectors import current_chips, nodes_serving
 from labsite.accounts.models import Project
@@ -24,11 +25,12 @@ def check_feasible(plan: Plan, project: Project) -> dict[str, ModelEntry]:
     """The models that the plan names. Raises SpecError with every fault: unknown model or chip, requests too long, no
     node that could match, none with enough memory."""
     errors: dict[tuple[str, str], FieldError] = {}
-    nodes = [node_view(node) for node in nodes_serving(project.pk)]
+    serving = list(nodes_serving(project.pk))
+    nodes, records = [node_view(node) for node in serving], modelled_records(serving)
     chips = sorted(current_chips().values_list("chip_id", flat=True))
     models = find_usable({cell.spec.model for cell in plan.cells})
     for cell in plan.cells:
-        for error in _faults(cell.spec, plan.spec, models, chips, nodes, project.pk):
+        for error in _faults(cell.spec, plan.spec, models, chips, nodes, records, project.pk):
             errors.setdefault((error.field, error.message), error)
     if errors:
         raise SpecError(list(errors.values()))
@@ -39,7 +41,7 @@ def demand_of(spec: ExperimentSpec, project_id: int, model: ModelEntry | None = 
     """What a trial asks of a node; with its model also how much memory."""
     labels = tuple(sorted(spec.nodes.labels.items()))
     memory_bytes = least_memory_of(model, spec) if model else 0
-    return Demand(project_id, spec.chip, labels, spec.nodes.names, memory_bytes)
+    return Demand(project_id, spec.chip, labels, spec.nodes.names, memory_bytes, spec.allow_speculative)
 
 
 def least_memory_of(model: ModelEntry, spec: ExperimentSpec) -> int:
@@ -56,6 +58,7 @@ def node_view(node: Node) -> FreeNode:
         node.all_labels(),
         _memory_of(node),
         frozenset(str(model["sha256"]) for model in node.models_held),
+        is_speculative(node),
     )
 
 
@@ -73,6 +76,7 @@ def _faults(
     models: dict[str, ModelEntry],
     chips: list[str],
     nodes: list[FreeNode],
+    records: ModelledRecords,
     project_id: int,
 ) -> Iterable[FieldError]:
     model = models.get(cell.model)
@@ -93,7 +97,10 @@ def _faults(
     demand = demand_of(cell, project_id, model)
     meant = [node for node in nodes if is_meant(demand, node)]
     kinds = {node.labels["kind"] for node in meant}
-    if not kinds:
+    if refusal := why_not_modelled(cell, model.shape, demand, nodes, records):
+        named = refusal.field if refusal.field == "allow_speculative" else _axis(whole, refusal.field)
+        yield FieldError(named, f"{refusal.chip_id}: {refusal.message}", refusal.allowed)
+    elif not kinds:
         yield FieldError("nodes", _unmatched(cell), _offered(nodes))
     elif len(kinds) > 1:
         message = "these nodes are measured and modelled ones; one trial's runs must all be of one kind"

@@ -84,6 +84,7 @@ def _queue() -> list[QueuedRun]:
         "spec__model__shape",
         "spec__engine",
         "spec__workload",
+        "spec__allow_speculative",
     )
     return [
         QueuedRun(pk, experiment, position, repeat, stored_demand(*asked), priority, model)
@@ -94,7 +95,7 @@ def _queue() -> list[QueuedRun]:
 def demand_of_run(run: Run) -> Demand:
     """What a run asks of a node. Its experiment must be loaded."""
     spec, experiment = run.spec, run.experiment
-    asked = spec["chip_id"], spec["model"]["shape"], spec["engine"], spec["workload"]
+    asked = spec["chip_id"], spec["model"]["shape"], spec["engine"], spec["workload"], spec.get("allow_speculative")
     return stored_demand(experiment.project_id, experiment.spec["nodes"], *asked)
 
 
@@ -105,12 +106,13 @@ def stored_demand(
     shape: dict[str, Any],
     engine: dict[str, Any],
     workload: dict[str, Any],
+    allow_speculative: bool | None,
 ) -> Demand:
     """What a run asks of a node, from its experiment's node selector and the parts of its spec as they are stored."""
     labels = tuple(sorted(nodes["labels"].items()))
     longest = sum(_longest(workload[part]) for part in ("input_len", "output_len"))
     memory_bytes = least_memory_bytes(shape, engine["weights"], engine["kv_cache"], longest)
-    return Demand(project_id, chip_id, labels, tuple(nodes["names"]), memory_bytes)
+    return Demand(project_id, chip_id, labels, tuple(nodes["names"]), memory_bytes, bool(allow_speculative))
 
 
 def _longest(length: dict[str, Any]) -> int:

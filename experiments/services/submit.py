@@ -150,6 +150,7 @@ def _freeze(run: Run, planned: PlannedRun, cell: Cell, model: ModelEntry) -> Run
         settings=cell.settings,
         model=ModelRef(name=model.name, sha256=model.sha256, shape=model.shape, entry=model.to_dict()),
         chip_id=cell.spec.chip,
+        allow_speculative=cell.spec.allow_speculative,
         engine=cell.spec.engine,
         placement=cell.spec.placement,
         workload=cell.spec.workload,

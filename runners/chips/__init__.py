@@ -7,6 +7,7 @@ it. Figures are in the units of their names.
     claims       what is claimed, apart from all else  sources      where a figure is from
     speculation  stand-ins for what is not disclosed   record       the whole, and its rules
     catalog      reading the files                     running      the record that a run is modelled with
+    units        which units compute a format
 """
 
 from runners.chips.catalog import CATALOG_DIR, CatalogError, RecordError, load_catalog, load_record, read_record
@@ -16,6 +17,7 @@ from runners.chips.record import ChipRecord
 from runners.chips.running import NotModellable, band_of, record_for_run, refuse_architecture
 from runners.chips.sources import FigureSource, Remark
 from runners.chips.speculation import Speculation
+from runners.chips.units import attention_flops, linear_flops
 
 __all__ = [
     "CATALOG_DIR",
@@ -35,7 +37,9 @@ __all__ = [
     "Remark",
     "Speculation",
     "System",
+    "attention_flops",
     "band_of",
+    "linear_flops",
     "load_catalog",
     "load_record",
     "read_record",

@@ -5,8 +5,8 @@ no launch, no synchronisation, activations never leaving the chip (Williams, Wat
 So a real chip is never faster, and often much slower: the model is uncalibrated and every figure of it says so.
 
 Precision: int8 weights (W8A8) use the chip's own int8 units; where it has none, the bytes shrink and the arithmetic
-runs at the rate of its next units in UNITS. The KV cache is bf16 always, and attention too on a chip that has units for
-it.
+runs at the rate of the next ones (runners.chips.units). The KV cache is bf16 always, and attention too on a chip that
+has units for it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from runners.chips import ChipRecord, Format
+from runners.chips import ChipRecord, NotModellable, attention_flops, linear_flops
 from runners.modelled.shape import TABLE_BYTES_PER_ELEMENT, ModelShape
 
 COST_MODEL = "bare-roofline-1"
 BYTES_PER_WEIGHT: dict[str, int] = {"bf16": 2, "int8": 1}
 SCALE_BYTES = 4
-WIDE_UNITS: tuple[Format, ...] = ("bf16", "fp16", "tf32", "fp32")
-UNITS: dict[str, tuple[Format, ...]] = {"bf16": WIDE_UNITS, "int8": ("int8", *WIDE_UNITS, "mxint8", "fp8")}
-ATTENTION_UNITS: tuple[Format, ...] = (*WIDE_UNITS, "fp8", "int8", "mxint8")
 
 WeightFormat = Literal["bf16", "int8"]
 
@@ -70,14 +67,13 @@ class CostModel:
 
     def __init__(self, chip: ChipRecord, shape: ModelShape, weights: WeightFormat) -> None:
         """Raises CostModelError when the chip has no units that compute in `weights`, or no known bandwidth."""
-        linear, attention = chip.first_flops(*UNITS[weights]), chip.first_flops(*ATTENTION_UNITS)
-        if linear is None or attention is None:
-            allowed = ", ".join(UNITS[weights])
-            raise CostModelError(
-                f"{chip.chip_id}: dense_tflops has no units for {weights} weights; allowed: one with any of {allowed}"
-            )
-        if chip.memory.bandwidth_bytes_per_s is None:
-            raise CostModelError(f"{chip.chip_id}: memory.bandwidth_bytes_per_s is null; allowed: a chip with one")
+        try:
+            linear, attention = linear_flops(chip, weights), attention_flops(chip)
+        except NotModellable as error:
+            raise CostModelError(str(error)) from error
+        if attention is None or chip.memory.bandwidth_bytes_per_s is None:
+            missing = ", ".join(chip.undisclosed())
+            raise CostModelError(f"{chip.chip_id}: {missing} not disclosed; allowed: a chip with all figures")
         self.chip = chip
         self.shape = shape
         self.weights: WeightFormat = weights

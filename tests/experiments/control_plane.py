@@ -34,9 +34,16 @@ def team(name: str | None = None) -> Project:
 
 
 def chip(chip_id: str = "test-chip") -> Chip:
-    return Chip.objects.create(
-        chip_id=chip_id, name=chip_id, vendor="none", kind="other", record={"chip_id": chip_id, "name": chip_id}
-    )
+    about = {"chip_id": chip_id, "name": chip_id, "vendor": "none", "kind": "other"}
+    record = {
+        **about,
+        "year": 2024,
+        "status": "shipping",
+        "dense_tflops": {"bf16": 100.0},
+        "memory": {"type": "HBM", "capacity_bytes": 80_000_000_000, "bandwidth_bytes_per_s": 2e12},
+        "sources": [{"field": "*", "source": "made up for tests", "confidence": "low"}],
+    }
+    return Chip.objects.create(**about, record=record)
 
 
 def ready_node(name: str | None = None, *, seen_s_ago: float = 0.0, **fields: Any) -> Node:

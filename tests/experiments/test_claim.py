@@ -31,7 +31,8 @@ def test_a_claim_starts_the_run_and_gives_its_spec() -> None:
     assert (attempt.state, run.state) == ("running", "running")
     assert attempt.claimed_at and run.started_at
     assert spec.run_id == run.pk
-    assert spec.chip == {"chip_id": "test-chip", "name": "test-chip"}
+    assert node.chip is not None and spec.chip == node.chip.record
+    assert spec.chip["chip_id"] == "test-chip"
     assert spec.usd_per_hour == 1.5
     assert RunSpec.model_validate(run.spec) == spec
     assert attempt.chip == node.chip

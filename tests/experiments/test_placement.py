@@ -48,6 +48,8 @@ def queue(
         (Demand(1), node(1, kind="modelled"), False),
         (Demand(1, chip_id="h100"), node(1, chip_id="h100", kind="modelled"), True),
         (Demand(1, labels=(("kind", "modelled"),)), node(1, kind="modelled"), True),
+        (Demand(1, names=("n1",)), replace(node(1, kind="modelled"), speculative=True), False),
+        (Demand(1, names=("n1",), allow_speculative=True), replace(node(1, kind="modelled"), speculative=True), True),
         (Demand(1, names=("n1",)), node(1, kind="modelled"), True),
         (Demand(1, labels=(("rack", "a"),)), node(1, kind="modelled", rack="a"), False),
     ],
