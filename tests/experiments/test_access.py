@@ -9,21 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from access_rules import ACTORS, ROUTES, SOCKETS, Rule
 from access_world import Actor, World, build_world
-from asgiref.sync import async_to_sync
-from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
 from django.db import transaction
 from django.urls import get_resolver
+from web_process import WebProcess, web_process
+from websockets.exceptions import ConnectionClosed
 
 from experiments.routing import websocket_urlpatterns
 from labsite.accounts.models import AuditEntry
 from labsite.api import api
-from labsite.asgi import application
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 pytestmark = pytest.mark.usefixtures("redis_url")
@@ -148,28 +148,26 @@ def test_every_socket_has_a_rule_and_every_rule_a_socket() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_every_socket_answers_as_the_table_says(transactional_db: None) -> None:
+def test_every_socket_answers_as_the_table_says(process_env: dict[str, str], tmp_path: Path) -> None:
     world = build_world()
-    found = {route: " ".join(socket_answer(world, world.actors[name], route) for name in ACTORS) for route in SOCKETS}
+    with web_process(process_env, tmp_path / "web.log") as web:
+        found = {
+            route: " ".join(first_word(web, socket_path(world, route), world.actors[name].token) for name in ACTORS)
+            for route in SOCKETS
+        }
     assert found == SOCKETS
 
 
-def socket_answer(world: World, actor: Actor, route: str) -> str:
+def socket_path(world: World, route: str) -> str:
     subject = world.values["run_id" if "runs" in route else "experiment_id"]
-    path = "/ws/nothing" if not route else "/" + route.strip("^$").replace("(?P<id>[0-9]{1,18})", str(subject))
-    return str(async_to_sync(_first_word)(path, actor.token))
+    return "/" + route.strip("^$").replace("(?P<id>[0-9]{1,18})", str(subject)) if route else "/ws/nothing"
 
 
-async def _first_word(path: str, token: str | None) -> str:
-    """`open`, or the code that the socket closes with."""
-    headers = [(b"host", b"lab"), (b"origin", b"http://lab")]
-    if token:
-        headers.append((b"authorization", f"Bearer {token}".encode()))
-    scope = {"type": "websocket", "path": path, "query_string": b"", "headers": headers, "subprotocols": []}
-    socket = ApplicationCommunicator(application, scope)
-    await socket.send_input({"type": "websocket.connect"})
-    assert (await socket.receive_output(timeout=20))["type"] == "websocket.accept"
-    message = await socket.receive_output(timeout=20)
-    await socket.send_input({"type": "websocket.disconnect", "code": 1000})
-    await socket.wait(timeout=20)
-    return str(message["code"]) if message["type"] == "websocket.close" else "open"
+def first_word(web: WebProcess, path: str, token: str | None) -> str:
+    """`open` for a socket that tells something, or the code that it closes with."""
+    with web.socket(path, token=token, origin=f"http://{web.host}") as socket:
+        try:
+            socket.recv(timeout=20)
+        except ConnectionClosed as closed:
+            return str(closed.rcvd.code if closed.rcvd else None)
+        return "open"
