@@ -6,6 +6,7 @@ full or sliding windows, no biases. They know no chip, no number format of the w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
@@ -29,7 +30,8 @@ class ModelShape:
     A mixture has `expert_layers` layers of `experts`, `experts_per_token` of which each token goes through beside a
     shared MLP of `shared_ffn`; its other layers are dense. `sliding_layers` layers see `sliding_window` tokens.
     `kv_latent_dim` is what latent attention (MLA) keeps per token and layer in place of keys and values, and
-    `q_latent_dim` the width its queries go through. A hybrid has attention in `attention_layers` layers only.
+    `q_latent_dim` the width its queries go through. A hybrid has attention in `attention_layers` layers only,
+    and in the others a recurrent state of `state_elements` per sequence, all layers together, kept in 32 bits.
     """
 
     layers: int
@@ -51,6 +53,7 @@ class ModelShape:
     kv_latent_dim: int = 0
     q_latent_dim: int = 0
     attention_layers: int = 0
+    state_elements: int = 0
 
     @classmethod
     def from_mapping(cls, shape: Mapping[str, Any]) -> ModelShape:
@@ -175,12 +178,31 @@ class ModelShape:
         seen = min(context, self.sliding_window)
         return self.kv_elements_per_layer * (self.full_layers * context + self.sliding_layers * seen)
 
+    @property
+    def state_traffic(self) -> int:
+        """What a step moves of a sequence's recurrent state, read and written, as elements of 16 bits."""
+        return 4 * self.state_elements
+
     def experts_touched(self, num_tokens: float) -> float:
         """Expected distinct experts of a layer that `num_tokens` tokens reach, if each chooses evenly and on its own:
         E (1 - (1 - k/E)^T), the coupon collector's expectation."""
         if not self.experts:
             return 0.0
-        return float(self.experts * (1.0 - (1.0 - self.experts_per_token / self.experts) ** num_tokens))
+        return self.experts * self._touch_share(num_tokens)
+
+    def experts_touched_most(self, num_tokens: float, chips: int) -> float:
+        """The same of the chip that has most to read when the experts lie whole on `chips` chips, which wait for it.
+
+        Touched experts of a chip are binomial; the largest of n is about sqrt(2 ln n) deviations above their mean
+        (Cramér 1946, section 28.6), and at most all that the chip holds.
+        """
+        if not self.experts:
+            return 0.0
+        share, held = self._touch_share(num_tokens), self.experts / chips
+        return min(held * share + math.sqrt(2 * math.log(chips) * held * share * (1 - share)), held)
+
+    def _touch_share(self, num_tokens: float) -> float:
+        return float(1.0 - (1.0 - self.experts_per_token / self.experts) ** num_tokens)
 
     def linear_flops(self, num_tokens: int, num_sampled: int) -> int:
         """2 FLOPs per weight and token; the output head for sampled positions alone."""

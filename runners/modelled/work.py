@@ -131,7 +131,11 @@ class Splitter:
         shape, parallel = self.shape, self.parallel
         tp, dp, group, pp = parallel.tp, parallel.dp, parallel.group, parallel.pp
         all_tokens = counts.tokens * dp
-        touched = shape.experts_touched(all_tokens) * shape.expert_layers * shape.expert_weights
+        if parallel.ep > 1:
+            touched = shape.experts_touched_most(all_tokens, parallel.ep) * parallel.ep
+        else:
+            touched = shape.experts_touched(all_tokens)
+        touched *= shape.expert_layers * shape.expert_weights
         routed = shape.experts_per_token * shape.expert_layers * shape.expert_weights
         padded = tiles(counts.tokens, TILE_TOKENS)
         dense = shape.dense_weights / (tp * pp)
@@ -192,11 +196,11 @@ def price(work: Work, speeds: Speeds) -> Parts:
     an all-to-all moves (n - 1)/n m. What an engine spends per step, layer, sequence and token comes on top.
     """
     knee = speeds.knee
+    dense_s = work.dense_flops / speeds.flops_per_s + work.unpacked / speeds.unpack_per_s
     weights_s = (
-        _soft_max(work.dense_bytes / speeds.bytes_per_s, work.dense_flops / speeds.flops_per_s, knee)
+        _soft_max(work.dense_bytes / speeds.bytes_per_s, dense_s, knee)
         + _soft_max(work.expert_bytes / speeds.bytes_per_s, work.expert_flops / speeds.expert_flops_per_s, knee)
         + _soft_max(work.head_bytes / speeds.bytes_per_s, work.head_flops / speeds.head_flops_per_s, knee)
-        + work.unpacked / speeds.unpack_per_s
     )
     attention_s = _soft_max(
         work.kv_bytes / speeds.kv_bytes_per_s, work.attention_flops / speeds.attention_flops_per_s, knee

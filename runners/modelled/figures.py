@@ -1,0 +1,60 @@
+"""Figures of cases under a calibration: steps, first tokens and energies together, in each row's own unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from runners.modelled.calibration_file import Calibration
+from runners.modelled.cases import Case
+from runners.modelled.energy import fit_power, power_w
+from runners.modelled.first_token import Waves, first_token_figures, fit_first_tokens, replay_waves
+from runners.modelled.fit import fit_steps, step_figures
+
+
+def predict_cases(cases: Sequence[Case], calibration: Calibration) -> dict[str, float]:
+    """The figure of each case by row id; NaN for an energy of a chip whose power is not stated."""
+    queued = [case for case in cases if case.queues]
+    energies = [case for case in cases if case.quantity == "energy"]
+    others = [case for case in cases if not case.queues and case.quantity != "energy"]
+    out = dict(zip([case.row_id for case in others], step_figures(others, calibration.steps), strict=True))
+    if energies:
+        joules = step_figures(energies, calibration.steps) * power_w(energies, calibration.steps, calibration.power)
+        out |= zip([case.row_id for case in energies], joules, strict=True)
+    if queued:
+        waves = replay_all(queued, calibration.steps)
+        figures = first_token_figures(queued, waves, calibration.first_token)
+        out |= zip([case.row_id for case in queued], figures, strict=True)
+    return {row_id: float(value) for row_id, value in out.items()}
+
+
+def replay_all(cases: Sequence[Case], steps: Mapping[tuple[str, str], float]) -> list[Waves]:
+    """The waves of each closed loop; rows of one run share theirs."""
+    known: dict[tuple[object, ...], Waves] = {}
+    out = []
+    for case in cases:
+        key = (case.engine, case.family_key, case.layout, case.load)
+        if key not in known:
+            known[key] = replay_waves(case, steps)
+        out.append(known[key])
+    return out
+
+
+def fit_cases(cases: Sequence[Case], waves_by_row: Mapping[str, Waves] | None = None) -> Calibration:
+    """Coefficients from cases with values. `waves_by_row` spares replaying loops again, for a cross-validation."""
+    queued = [case for case in cases if case.queues]
+    energies = [case for case in cases if case.quantity == "energy"]
+    steps = fit_steps([case for case in cases if not case.queues and case.quantity != "energy"])
+    power = fit_power(energies, step_figures(energies, steps), steps) if energies else {}
+    first_token: dict[str, float] = {}
+    if queued:
+        known = waves_by_row or {}
+        waves = [known[c.row_id] for c in queued] if known else replay_all(queued, steps)
+        first_token = fit_first_tokens(queued, waves)
+    return Calibration(steps, first_token, power)
+
+
+def log_ratios(cases: Sequence[Case], predicted: Mapping[str, float]) -> dict[str, float]:
+    """ln(predicted / measured) of each case."""
+    return {case.row_id: float(np.log(predicted[case.row_id] / case.value)) for case in cases if case.value}
