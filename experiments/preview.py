@@ -10,7 +10,7 @@ from experiments.models import Run, RunState
 from experiments.placement import matches
 from experiments.registered import find_usable
 from experiments.services.feasibility import demand_of, node_view
-from experiments.warnings import UP, MatchingNode, Warning, find_warnings
+from experiments.warnings import MatchingNode, Warning, find_warnings
 from hardware.models import Node, NodeKind
 from hardware.selectors import nodes_serving
 from labsite.accounts.models import Project
@@ -28,7 +28,7 @@ def preview(plan: Plan, project: Project) -> Preview:
     """For a plan that is feasible. A fixed number of queries, whatever the plan's size."""
     models = find_usable({cell.spec.model for cell in plan.cells})
     nodes = _matching(plan, project, models)
-    up = [node for node in nodes if node.state in UP]
+    up = [node for node in nodes if node.is_up]
     modelled = bool(nodes) and all(node.modelled for node in nodes)
     expected = estimate(plan, past_runs(project), modelled, len(up))
     sizes = {name: entry.bytes for name, entry in models.items()}
@@ -44,7 +44,7 @@ def _matching(plan: Plan, project: Project, models: Mapping[str, ModelEntry]) ->
 def _as_matching(node: Node, models: Mapping[str, ModelEntry]) -> MatchingNode:
     hashes = {model["sha256"] for model in node.models_held}
     held = frozenset(name for name, entry in models.items() if entry.sha256 in hashes)
-    return MatchingNode(node.name, node.state, node.kind == NodeKind.MODELLED, held)
+    return MatchingNode(node.name, node.state, node.kind == NodeKind.MODELLED, held, node.fault)
 
 
 def _queued(project: Project) -> int:

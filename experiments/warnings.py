@@ -21,6 +21,8 @@ STATES = {
     NodeState.DRAINING: "is draining",
     NodeState.LOST: "is lost",
     NodeState.BUSY: "is busy",
+    NodeState.ONLINE: "is free",
+    NodeState.RETIRED: "is retired",
 }
 NAMED = 4
 
@@ -33,12 +35,25 @@ class Warning:
 
 @dataclass(frozen=True)
 class MatchingNode:
-    """A node that could run some trial of the plan. `held` names the models on its disk."""
+    """A node that could run some trial of the plan. `held` names the models on its disk; with a `fault` it takes no
+    run though it may be up."""
 
     name: str
     state: str
     modelled: bool = False
     held: frozenset[str] = field(default_factory=frozenset)
+    fault: str = ""
+
+    @property
+    def is_up(self) -> bool:
+        return self.state in UP and not self.fault
+
+    @property
+    def is_free(self) -> bool:
+        return self.state == NodeState.ONLINE and not self.fault
+
+    def __str__(self) -> str:
+        return f"{self.name} " + (f"can take no run ({self.fault})" if self.fault else STATES[NodeState(self.state)])
 
 
 def find_warnings(
@@ -60,15 +75,15 @@ def find_warnings(
 
 
 def _about_nodes(nodes: Sequence[MatchingNode], queued_before: int) -> Iterator[Warning]:
-    if nodes and not any(node.state in UP for node in nodes):
+    if nodes and not any(node.is_up for node in nodes):
         yield Warning("nodes", f"no node that matches is up: {_states(nodes)}; the runs wait until one is")
-    elif nodes and all(node.state != NodeState.ONLINE for node in nodes):
+    elif nodes and not any(node.is_free for node in nodes):
         before = f", {queued_before} run{'s' * (queued_before != 1)} are queued before these" if queued_before else ""
         yield Warning("nodes", f"no node that matches is free: {_states(nodes)}{before}")
 
 
 def _states(nodes: Sequence[MatchingNode]) -> str:
-    said = ", ".join(f"{node.name} {STATES.get(NodeState(node.state), 'is up')}" for node in nodes[:NAMED])
+    said = ", ".join(str(node) for node in nodes[:NAMED])
     return said + (f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else "")
 
 

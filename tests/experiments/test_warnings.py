@@ -47,6 +47,12 @@ def test_busy_nodes_say_how_much_is_queued_before():
     assert messages(found, "nodes") == "no node that matches is free: local is busy, 7 runs are queued before these"
 
 
+def test_a_node_with_a_fault_is_not_up_whatever_its_state():
+    broken = MatchingNode("local", "online", held=HOLDER.held, fault="its disk is full")
+    found = messages(warned(broken, workload=workload()), "nodes")
+    assert found.startswith("no node that matches is up: local can take no run (its disk is full)")
+
+
 def test_one_free_node_is_enough():
     assert warned(HOLDER, MatchingNode("far", "lost", held=HOLDER.held), workload=workload()) == []
 
