@@ -19,6 +19,30 @@ class HardwareError(Exception):
         self.allowed = allowed
 
 
+class InvalidChip(HardwareError):
+    """Data that are no chip record: `faults` are (dotted field, what is wrong and what is allowed), of all of them."""
+
+    def __init__(self, faults: list[tuple[str, str]]) -> None:
+        field, message = faults[0]
+        super().__init__(field, message)
+        self.faults = faults
+
+
+class ChipExists(HardwareError):
+    def __init__(self, chip_id: str) -> None:
+        super().__init__("chip_id", f"{chip_id!r} is in the catalog already", "an id of its own; or edit that chip")
+
+
+class ChipChanged(HardwareError):
+    """Somebody else made a new version meanwhile; the edit may be made again on that one."""
+
+    retry = True
+
+    def __init__(self, chip_id: str, current: int | None) -> None:
+        now = f"version {current}" if current else "gone"
+        super().__init__("version", f"{chip_id} has changed meanwhile: the current one is {now}", "an edit of that one")
+
+
 class JoinRefused(HardwareError):
     """The join token opens nothing: unknown, used, expired, or its node is retired."""
 

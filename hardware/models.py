@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from django.conf import settings
 from django.db import models
 
 LEASE_S = 15.0
@@ -20,8 +21,16 @@ LOST_AFTER_S = 25.0
 HEARTBEAT_S = 5.0
 
 
+class ChipOrigin(models.TextChoices):
+    CATALOG = "catalog"
+    ADMIN = "admin"
+
+
 class Chip(models.Model):
-    """One version of a chip's record. An edit makes a new version; runs keep the version they ran with."""
+    """One version of a chip's record. An edit makes a new version; runs keep the version they ran with.
+
+    `origin` says whether a file of the catalog made the version or a person, `edited_by`, did.
+    """
 
     chip_id = models.SlugField(max_length=100)
     version = models.PositiveIntegerField(default=1)
@@ -30,6 +39,10 @@ class Chip(models.Model):
     vendor = models.CharField(max_length=100)
     kind = models.CharField(max_length=40)
     record = models.JSONField()
+    origin = models.CharField(max_length=10, choices=ChipOrigin.choices, default=ChipOrigin.CATALOG)
+    edited_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
