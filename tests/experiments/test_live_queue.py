@@ -12,7 +12,7 @@ from experiments.live.feed import FRAME_CHARACTERS, split_frames
 from experiments.live.snapshots import RunSnapshot
 from experiments.live.watch import Entry, Subscription, WatchEnded
 
-SNAPSHOT = RunSnapshot("running", "measuring", 1, "node", None, (), 0, False)
+SNAPSHOT = RunSnapshot("running", "measuring", "", 1, "node", None, (), 0, False)
 
 
 def entries(count: int, first: int = 1, size: int = 2) -> list[Entry]:
@@ -35,7 +35,7 @@ def test_what_is_taken_and_what_was_dropped_are_all_that_was_offered(offers: lis
 
 async def test_a_changed_state_is_news_and_the_same_is_none() -> None:
     queue = Subscription(SNAPSHOT, 10)
-    queue.show(RunSnapshot("running", "measuring", 1, "node", None, (), 0, False))
+    queue.show(RunSnapshot("running", "measuring", "", 1, "node", None, (), 0, False))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(queue.news(), 0.05)
     queue.show(RunSnapshot("succeeded", "done", 1, "node", True, (), 9, True))
