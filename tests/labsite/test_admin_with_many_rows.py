@@ -73,7 +73,7 @@ def test_no_page_of_the_admin_minds_ten_thousand_rows():
     client.force_login(User.objects.create_superuser("root"))
     client.get("/admin/")
     models = [one for one in admin.site._registry if one._meta.app_label in ("accounts", "experiments", "hardware")]
-    assert len(models) == 10
+    assert len(models) >= 10
     found = {page: measure(client, page) for model in models for page in pages_of(model)}
     # what can't be added there is refused
     assert {page: one for page, one in found.items() if one["status"] not in (200, 302, 403)} == {}
