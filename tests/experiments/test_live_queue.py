@@ -38,7 +38,7 @@ async def test_a_changed_state_is_news_and_the_same_is_none() -> None:
     queue.show(RunSnapshot("running", "measuring", "", 1, "node", None, (), 0, False))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(queue.news(), 0.05)
-    queue.show(RunSnapshot("succeeded", "done", 1, "node", True, (), 9, True))
+    queue.show(RunSnapshot("succeeded", "done", "", 1, "node", True, (), 9, True))
     await asyncio.wait_for(queue.news(), 5)
     assert queue.snapshot.state == "succeeded"
 
