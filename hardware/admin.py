@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.contrib import admin
@@ -16,49 +15,14 @@ from django.utils.timesince import timesince
 
 from hardware.admin_actions import admin_actions, tell_join_command
 from hardware.admin_form import NodeForm
-from hardware.models import Chip, Node
+from hardware.chip_admin import ChipAdmin, as_json, is_operator
+from hardware.models import Node
 from hardware.selectors import nodes_operated_by
 from hardware.services import issue_join_token
-from labsite.accounts.admin_bases import LongList, ReadOnly
+from labsite.accounts.admin_bases import LongList
 from labsite.accounts.audited_admin import AuditedAdmin
-from labsite.accounts.models import Role
-from labsite.accounts.permissions import has_role_anywhere
 
-
-def _is_operator(request: HttpRequest) -> bool:
-    return request.user.is_active and (request.user.is_superuser or has_role_anywhere(request.user, Role.OPERATOR))
-
-
-def _as_json(value: Any) -> SafeString:
-    return format_html("<pre>{}</pre>", json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False))
-
-
-@admin.register(Chip)
-class ChipAdmin(LongList, ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    """Read only: the records are files of hardware/catalog, with their sources."""
-
-    list_display = ("name", "chip_id", "vendor", "kind", "version", "current")
-    list_filter = ("current", "vendor", "kind")
-    search_fields = ("name", "chip_id", "vendor")
-    fields = ("name", "chip_id", "vendor", "kind", "version", "current", "created_at", "record_shown")
-    readonly_fields = fields
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return _is_operator(request)
-
-    def has_view_permission(self, request: HttpRequest, obj: Chip | None = None) -> bool:
-        return _is_operator(request)
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Chip], search_term: str
-    ) -> tuple[QuerySet[Chip], bool]:
-        found, doubled = super().get_search_results(request, queryset, search_term)
-        # a node stands for a chip as it is known now
-        return (found.filter(current=True) if request.path.endswith("/autocomplete/") else found), doubled
-
-    @admin.display(description="record")
-    def record_shown(self, chip: Chip) -> SafeString:
-        return _as_json(chip.record)
+__all__ = ["ChipAdmin", "NodeAdmin"]
 
 
 @admin.register(Node)
@@ -83,13 +47,13 @@ class NodeAdmin(LongList, AuditedAdmin, admin.ModelAdmin):  # type: ignore[type-
         return ("chip", "project") if request.user.is_superuser else ("chip",)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return _is_operator(request)
+        return is_operator(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return _is_operator(request)
+        return is_operator(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Node | None = None) -> bool:
-        return _is_operator(request) if obj is None else nodes_operated_by(request.user).filter(pk=obj.pk).exists()
+        return is_operator(request) if obj is None else nodes_operated_by(request.user).filter(pk=obj.pk).exists()
 
     def has_view_permission(self, request: HttpRequest, obj: Node | None = None) -> bool:
         return self.has_change_permission(request, obj)
@@ -134,12 +98,12 @@ class NodeAdmin(LongList, AuditedAdmin, admin.ModelAdmin):  # type: ignore[type-
 
     @admin.display(description="ceilings")
     def ceilings_shown(self, node: Node) -> SafeString:
-        return _as_json(node.ceilings)
+        return as_json(node.ceilings)
 
     @admin.display(description="facts")
     def facts_shown(self, node: Node) -> SafeString:
-        return _as_json(node.facts)
+        return as_json(node.facts)
 
     @admin.display(description="models")
     def models_shown(self, node: Node) -> SafeString:
-        return _as_json(node.models_held)
+        return as_json(node.models_held)
