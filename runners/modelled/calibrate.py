@@ -1,8 +1,8 @@
 """Fit the cost model to published results: `python -m runners.modelled.calibrate --results FILE --out FILE`.
 
 Prints and stores the errors of a cross-validation that leaves whole chip x model x precision families out, so that each
-row is predicted by a fit that saw nothing of its family. Claims never count; rows faster than the 100 %-efficiency floor
-are reported as errors of the data and left out of both.
+row is predicted by a fit that saw nothing of its family. Claims never count; rows faster than the floor of 100 %
+efficiency are reported as errors of the data and left out of both.
 """
 
 from __future__ import annotations

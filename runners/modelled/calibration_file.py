@@ -31,8 +31,8 @@ class CalibrationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ScopeError:
-    """How far predictions were off on rows that were not fitted on: absolute errors are shares of the measured figure,
-    `bias` is the median of ln(predicted / measured); `low` and `high` bound ln(measured / predicted) of 90 % of rows."""
+    """How far predictions were off on rows not fitted on: absolute errors are shares of the measured figure, `bias` is
+    the median of ln(predicted / measured); `low` and `high` bound ln(measured / predicted) of 90 % of rows."""
 
     scope: str
     n: int

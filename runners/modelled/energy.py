@@ -1,7 +1,7 @@
 """Power of a chip as a step loads it: idle, plus what memory traffic and arithmetic add.
 
-P = tdp x (idle + memory x MBU + compute x MFU + busy), at most tdp: dynamic power goes with activity (Hong and Kim 2010,
-"An integrated GPU power and performance model"), whose measures here are the shares of peak bandwidth and peak
+P = tdp x (idle + memory x MBU + compute x MFU + busy), at most tdp: dynamic power goes with activity (Hong and Kim
+2010, "An integrated GPU power and performance model"), whose measures here are the shares of peak bandwidth and peak
 arithmetic that the step reaches. The four shares are fitted on published joules per token; a chip without a stated
 power has none. Nothing here is measured on a wall plug: host, network and cooling are not in it.
 """

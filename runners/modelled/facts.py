@@ -64,19 +64,32 @@ def family_of(chip_id: str) -> str:
 
 
 def facts_of(record: ChipRecord) -> ChipFacts:
-    """The facts of a catalog record. A chip without a stated link is one that talks over PCIe."""
-    data = record.model_dump(mode="json")
-    link: Mapping[str, Any] = data.get("interconnect") or {}
+    """The facts of one chip of a catalog record. A chip without a stated link is one that talks over PCIe.
+
+    Raises ChipFactsError for a record that lacks a figure that every step needs, or is of unlike chips.
+    """
+    missing = record.undisclosed()
+    if missing:
+        raise ChipFactsError(f"{record.chip_id}: its record states no {', '.join(missing)}")
+    chips = (record.system.chips or 1) if record.system else 1
+    link = record.interconnect
     return ChipFacts(
         chip_id=record.chip_id,
         family=family_of(record.chip_id),
-        rates={name: rate * 1e12 for name, rate in data["dense_tflops"].items() if rate},
-        capacity_bytes=float(record.memory.capacity_bytes or 0),
-        bytes_per_s=float(record.memory.bandwidth_bytes_per_s or 0),
-        link_bytes_per_s=float(link.get("bytes_per_s_per_chip") or DEFAULT_LINK_BYTES_PER_S),
-        link_latency_s=float(link.get("latency_s") or DEFAULT_LINK_LATENCY_S),
+        rates={name: rate * 1e12 / chips for name, rate in record.dense_tflops.items() if rate},
+        capacity_bytes=float(record.memory.capacity_bytes or 0) / chips,
+        bytes_per_s=float(record.memory.bandwidth_bytes_per_s or 0) / chips,
+        link_bytes_per_s=float(link.bytes_per_s_per_chip or DEFAULT_LINK_BYTES_PER_S),
+        link_latency_s=float(link.latency_s or DEFAULT_LINK_LATENCY_S),
         tdp_w=record.tdp_w,
     )
+
+
+def _facts_or_why_not(record: ChipRecord) -> ChipFacts | str:
+    try:
+        return facts_of(record)
+    except ChipFactsError as error:
+        return str(error)
 
 
 def facts_from_json(item: Mapping[str, Any]) -> ChipFacts | str:
@@ -112,7 +125,7 @@ class ChipTable:
     def load(cls, source: str) -> ChipTable:
         """`source` is "catalog", or the path of a JSON list of chip records."""
         if source == "catalog":
-            return cls({record.chip_id: facts_of(record) for record in load_catalog()})
+            return cls({record.chip_id: _facts_or_why_not(record) for record in load_catalog()})
         return cls({item["id"]: facts_from_json(item) for item in json.loads(Path(source).read_text(encoding="utf-8"))})
 
     def get(self, chip_id: str) -> ChipFacts:

@@ -8,8 +8,16 @@ import numpy as np
 
 from runners.modelled.calibration_file import Calibration
 from runners.modelled.cases import Case
+from runners.modelled.coefficients import Key
 from runners.modelled.energy import fit_power, power_w
-from runners.modelled.first_token import Waves, first_token_figures, fit_first_tokens, replay_waves
+from runners.modelled.first_token import (
+    SLOWNESSES,
+    Waves,
+    first_token_figure,
+    fit_first_tokens,
+    replay_waves,
+    slowness_of,
+)
 from runners.modelled.fit import fit_steps, step_figures
 
 
@@ -22,26 +30,19 @@ def predict_cases(cases: Sequence[Case], calibration: Calibration) -> dict[str, 
     if energies:
         joules = step_figures(energies, calibration.steps) * power_w(energies, calibration.steps, calibration.power)
         out |= zip([case.row_id for case in energies], joules, strict=True)
-    if queued:
-        waves = replay_all(queued, calibration.steps)
-        figures = first_token_figures(queued, waves, calibration.first_token)
-        out |= zip([case.row_id for case in queued], figures, strict=True)
+    for case in queued:
+        fitted = calibration.first_token
+        waves = replay_waves(case, calibration.steps, slowness_of(case, fitted))
+        out[case.row_id] = first_token_figure(case, waves, fitted)
     return {row_id: float(value) for row_id, value in out.items()}
 
 
-def replay_all(cases: Sequence[Case], steps: Mapping[tuple[str, str], float]) -> list[Waves]:
-    """The waves of each closed loop; rows of one run share theirs."""
-    known: dict[tuple[object, ...], Waves] = {}
-    out = []
-    for case in cases:
-        key = (case.engine, case.family_key, case.layout, case.load)
-        if key not in known:
-            known[key] = replay_waves(case, steps)
-        out.append(known[key])
-    return out
+def replay_all(cases: Sequence[Case], steps: Mapping[Key, float]) -> list[list[Waves]]:
+    """The waves of each closed loop at every slowness that a fit interpolates between."""
+    return [[replay_waves(case, steps, slow) for slow in SLOWNESSES] for case in cases]
 
 
-def fit_cases(cases: Sequence[Case], waves_by_row: Mapping[str, Waves] | None = None) -> Calibration:
+def fit_cases(cases: Sequence[Case], waves_by_row: Mapping[str, list[Waves]] | None = None) -> Calibration:
     """Coefficients from cases with values. `waves_by_row` spares replaying loops again, for a cross-validation."""
     queued = [case for case in cases if case.queues]
     energies = [case for case in cases if case.quantity == "energy"]
@@ -49,8 +50,7 @@ def fit_cases(cases: Sequence[Case], waves_by_row: Mapping[str, Waves] | None = 
     power = fit_power(energies, step_figures(energies, steps), steps) if energies else {}
     first_token: dict[str, float] = {}
     if queued:
-        known = waves_by_row or {}
-        waves = [known[c.row_id] for c in queued] if known else replay_all(queued, steps)
+        waves = [waves_by_row[c.row_id] for c in queued] if waves_by_row else replay_all(queued, steps)
         first_token = fit_first_tokens(queued, waves)
     return Calibration(steps, first_token, power)
 

@@ -27,7 +27,8 @@ LENGTH_RATIO = 0.8
 @dataclass(frozen=True, slots=True)
 class ClosedLoop:
     """`concurrency` requests are always in flight until `num_requests` were sent. Where the decode happens elsewhere,
-    `decode_elsewhere_s` is how long after its first token a request leaves, per output token."""
+    `decode_elsewhere_s` is how long after its first token a request leaves, per output token. `slow_prefill` times the
+    steps that prefill, by their share of prompt tokens."""
 
     concurrency: int
     num_requests: int
@@ -36,6 +37,7 @@ class ClosedLoop:
     max_num_batched_tokens: int
     max_num_seqs: int
     decode_elsewhere_s: float | None = None
+    slow_prefill: float = 1.0
     jitter: bool = True
 
 
@@ -89,7 +91,9 @@ class Replay:
     def _step(self) -> None:
         plan = self._scheduler.schedule()
         times = 1 if plan.prefill_tokens or self._away else self._steady_steps(plan)
-        self._now_s += times * self._step_s(self._count(plan, (times - 1) / 2))
+        counts = self._count(plan, (times - 1) / 2)
+        slow = 1.0 + (self._loop.slow_prefill - 1.0) * plan.prefill_tokens / counts.tokens
+        self._now_s += times * slow * self._step_s(counts)
         self._scheduler.commit(plan)
         for sequence, share in zip(plan.sequences, plan.batch, strict=True):
             if share.sample:
