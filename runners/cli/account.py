@@ -86,6 +86,8 @@ def check_url(text: str) -> str:
 
 def check_token(text: str) -> str:
     """Raises WrongUse where it could not stand in a header, without showing it."""
-    if not text or not text.isascii() or not text.isprintable() or set(text) & set(' "\\'):
+    if not text:
+        raise WrongUse("no token was given: the account page makes one; type it when asked, or send it on stdin")
+    if not text.isascii() or not text.isprintable() or set(text) & set(' "\\'):
         raise WrongUse("the token holds characters that no token of a lab has")
     return text

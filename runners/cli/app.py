@@ -11,13 +11,13 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from runners.cli.change import cancel, delete, edit, pause, restore, resume
 from runners.cli.compare import compare
-from runners.cli.errors import FAULT, INTERRUPTED, CommandFailed
+from runners.cli.errors import FAULT, INTERRUPTED, CommandFailed, WrongUse
 from runners.cli.export import export
 from runners.cli.follow import wait, watch
 from runners.cli.login import login, logout
@@ -90,11 +90,19 @@ for name, command in COMMANDS.items():
 app.add_typer(models_app, name="models")
 
 
+# Of the faults of a command line typer exports this kind alone; the others share its base.
+FAULTY_LINE = typer.BadParameter.__bases__[0]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The exit status. `arguments` None: those of the process."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        app(args=given, prog_name=PROGRAM)
+        return int(app(args=given, prog_name=PROGRAM, standalone_mode=False) or 0)
+    except FAULTY_LINE as error:
+        return _tell_faulty_line(cast(typer.BadParameter, error), "--json" in given)
+    except typer.Abort:
+        return INTERRUPTED
     except CommandFailed as failure:
         text = json.dumps(failure.as_dict()) if "--json" in given else f"error: {clean(failure)}"
         print(text, file=sys.stderr)
@@ -110,4 +118,12 @@ def main(arguments: list[str] | None = None) -> int:
         told = f"{type(error).__name__}: {clean(error)}; LAB_DEBUG=1 shows where"
         print(f"error: {PROGRAM} does not understand what happened: {told}", file=sys.stderr)
         return FAULT
-    return 0
+
+
+def _tell_faulty_line(error: typer.BadParameter, as_json: bool) -> int:
+    """An unknown command or option, a value that is none: with the command's usage, or as JSON."""
+    if as_json:
+        print(json.dumps(WrongUse(error.format_message()).as_dict()), file=sys.stderr)
+    else:
+        error.show()
+    return error.exit_code

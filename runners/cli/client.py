@@ -149,6 +149,9 @@ class Client:
             target = response.headers.get("Location", "elsewhere")
             return Unreachable(f"{self.url} sends us to {target}: is that the lab's address?")
         body = _error_body(response)
+        if status == 404 and body["detail"] == "not found":  # the lab's own words, which name nothing
+            place = response.request.url.path.partition("/api/v1")[2]
+            return Refused(status, f"{place}: {body['detail']}, or not yours to see", body["errors"])
         return Refused(status, body["detail"], body["errors"])
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from runners.cli.client import Json
 from runners.cli.session import clean
-from runners.display import digits, settings_label
+from runners.display import NAMES, digits, settings_label
 
 STYLES = {
     "done": "green", "succeeded": "green", "online": "green", "running": "cyan", "active": "cyan", "busy": "cyan",
@@ -66,11 +66,16 @@ def counts_text(counts: dict[str, int]) -> str:
 def runs_table(items: Iterable[Json]) -> Table:
     headings = ("ID", "State", "Valid", "Settings", "Repeat", "Node", "Experiment", "Reason")
     rows = (
-        (one["id"], state_text(one["state"]), validity(one), settings_label(one["trial"]["settings"]), one["repeat"],
+        (one["id"], state_text(one["state"]), validity(one), settings_label(one["trial"]["settings"]), repeat(one),
          node_text(one), f"{one['experiment']['id']} {one['experiment']['name']}", why(one))
         for one in items
     )  # fmt: skip
     return table(headings, rows, ("ID", "Repeat"))
+
+
+def repeat(run: Json) -> int:
+    """Counted from one, as the pages show it; the API counts from zero."""
+    return int(run["repeat"]) + 1
 
 
 def validity(run: Json) -> Text:
@@ -97,7 +102,7 @@ def experiment_view(experiment: Json) -> RenderableType:
         ("cloned from", experiment["cloned_from"]), ("reason", experiment["reason"]), ("page", experiment["url"]),
     ]  # fmt: skip
     rows = [
-        (run["id"], trial["index"], settings_label(trial["settings"]), run["repeat"], state_text(run["state"]),
+        (run["id"], trial["index"], settings_label(trial["settings"]), repeat(run), state_text(run["state"]),
          validity(run), node_text(run), why(run))
         for trial in experiment["trials"]
         for run in trial["runs"]
@@ -119,7 +124,7 @@ def run_view(run: Json) -> RenderableType:
     """A run with its figures; a modelled one says so."""
     facts = [
         ("state", run["state"]), ("phase", run["phase"]), ("node", node_text(run)), ("valid", validity(run).plain),
-        ("reason", run["reason"]), ("settings", settings_label(run["trial"]["settings"])), ("repeat", run["repeat"]),
+        ("reason", run["reason"]), ("settings", settings_label(run["trial"]["settings"])), ("repeat", repeat(run)),
         ("experiment", f"{run['experiment']['id']} {run['experiment']['name']}"),
         ("started", moment(run["started_at"])), ("ended", moment(run["ended_at"])), ("page", run["url"]),
     ]  # fmt: skip
@@ -130,10 +135,12 @@ def run_view(run: Json) -> RenderableType:
 
 
 def figures_table(metrics: dict[str, Json]) -> RenderableType:
+    """In the order in which the pages name figures; one without a name there comes last."""
+    place = {name: index for index, name in enumerate(NAMES)}
     rows = [
         (name, digits(metric["value"]), metric["unit"], *(_percentile(metric, p) for p in ("p50", "p95", "p99")),
          metric["n"])
-        for name, metric in metrics.items()
+        for name, metric in sorted(metrics.items(), key=lambda one: place.get(one[0], len(place)))
         if metric["value"] is not None
     ]  # fmt: skip
     return table(("Figure", "Value", "Unit", "p50", "p95", "p99", "n"), rows, ("Value", "p50", "p95", "p99", "n"))

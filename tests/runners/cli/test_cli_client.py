@@ -161,3 +161,9 @@ def test_a_stream_that_is_refused_is_a_refusal(script: Script, lab: Client) -> N
     script.say((409, {"detail": "not yet", "errors": []}))
     with pytest.raises(Refused, match="not yet"), lab.stream("/x"):
         pass
+
+
+def test_what_is_not_there_is_named(script: Script, lab: Client) -> None:
+    script.say((404, {"detail": "not found", "errors": []}))
+    with pytest.raises(Refused, match=r"^/runs/9: not found, or not yours to see \(404\)$"):
+        lab.get("/runs/9")

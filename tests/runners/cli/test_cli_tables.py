@@ -10,7 +10,7 @@ from rich.console import Console
 
 from runners.cli.compare import comparison_view
 from runners.cli.progress import Bars, Lines, change_text, figures_text
-from runners.cli.tables import counts_text, run_view
+from runners.cli.tables import counts_text, figures_table, run_view, runs_table
 
 BASELINE, CHANGED = {"engine.weights": "bf16"}, {"engine.weights": "int8"}
 
@@ -125,3 +125,17 @@ def test_a_runs_percentiles_and_reasons_are_shown() -> None:
     text = printed(run_view(run(valid=False, **more)))
     for part in ("not valid: node_shared", "others used 40 %", "0.500", "0.900", "weights int8"):
         assert part in text
+
+
+def test_figures_stand_in_the_order_of_the_pages_whatever_order_they_came_in() -> None:
+    figures = {
+        name: {"value": 1.0, "unit": "s", "n": 9, "percentiles": {}} for name in ("window", "new", "itl", "ttft")
+    }
+    shown_names = [row.split()[0] for row in printed(figures_table(figures)).splitlines()[1:]]
+    assert shown_names == ["ttft", "itl", "window", "new"]
+
+
+def test_repeats_are_counted_from_one_as_on_the_pages() -> None:
+    one = run(trial={"settings": CHANGED}, experiment={"id": 1, "name": "x"}, repeat=0)
+    (row,) = printed(runs_table([one])).splitlines()[1:]
+    assert " 1  alpha " in row

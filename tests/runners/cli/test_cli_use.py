@@ -91,6 +91,24 @@ def test_wrong_use_ends_with_2(arguments: list[str], monkeypatch: pytest.MonkeyP
     assert main(arguments) == 2
 
 
+@pytest.mark.parametrize("arguments", [["nothing"], ["show", "x"], ["list", "--limit", "0"], ["list", "--secret"]])
+def test_a_faulty_line_is_one_json_object_where_json_is_asked_for(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--json"]) == 2
+    said = capsys.readouterr()
+    told = json.loads(said.err)
+    assert said.out == ""
+    assert told["exit"] == 2
+    assert told["detail"]
+
+
+def test_signing_in_without_a_token_says_that_there_is_none(terminal: Terminal) -> None:
+    said = terminal.run("login", "http://127.0.0.1:9", given="\n")
+    assert said.status == 2
+    assert "no token was given" in said.err
+
+
 def test_a_lab_that_is_not_there_ends_with_4(terminal: Terminal) -> None:
     terminal.env = NOWHERE
     said = terminal.process("login", NOWHERE["LAB_URL"], "--json", given="lab_x\n")
