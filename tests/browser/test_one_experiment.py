@@ -8,7 +8,15 @@ import time
 from playwright.sync_api import Locator, Page, Route, expect
 from whole_lab import WholeLab
 
-from browser.visit import RUN_MS, assert_shows_every_sample, points_shown, wait_for_end, wait_for_points
+from browser.visit import (
+    RUN_MS,
+    assert_shows_every_sample,
+    points_shown,
+    shifts_seen,
+    wait_for_end,
+    wait_for_points,
+    watch_shifts,
+)
 
 WITHOUT_REPEATS = """\
 name: Precision, seen in a browser
@@ -104,7 +112,9 @@ def watch_the_first_run_through_a_reload(page: Page, lab: WholeLab) -> int:
     page.locator("#now a").first.click(timeout=RUN_MS)
     run_id = int(page.url.split("/")[-2])
     before = wait_for_points(page, 3)
-    assert wait_for_points(page, before + 3) > before
+    watch_shifts(page)
+    assert wait_for_points(page, before + 6) > before
+    assert shifts_seen(page) == []
     before = points_shown(page)
     page.reload()
     assert lab.run(run_id)["state"] == "running"

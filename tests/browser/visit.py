@@ -80,3 +80,22 @@ def assert_shows_every_sample(page: Page, lab: WholeLab, run_id: int) -> None:
     )
     assert charted_times(page) == samples
     assert points_shown(page) == len(samples)
+
+
+def watch_shifts(page: Page) -> None:
+    """From now on, keeps what moves in the page without anybody having touched it."""
+    page.evaluate("""() => {
+      window.shifts = [];
+      new PerformanceObserver((list) => {
+        for (const shift of list.getEntries()) {
+          if (shift.hadRecentInput) continue;
+          const moved = shift.sources.map(({ node }) => node?.outerHTML?.slice(0, 120) ?? node?.textContent ?? "?");
+          window.shifts.push(`${shift.value.toFixed(4)}: ${moved.join(" | ")}`);
+        }
+      }).observe({ type: "layout-shift" });
+    }""")
+
+
+def shifts_seen(page: Page) -> list[str]:
+    shifts: list[str] = page.evaluate("window.shifts")
+    return shifts
