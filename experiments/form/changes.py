@@ -6,6 +6,7 @@ that is none is kept as text, so that nothing typed is lost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -66,11 +67,16 @@ def _typed(value: str, about: Setting) -> Any:
 
 
 def scalar(text: str) -> Any:
-    """Text as a plain YAML scalar of the document's dialect: a number, true, false, null, or text."""
+    """Text as a plain YAML scalar of the document's dialect: a number, true, false, null, or text.
+
+    A number beyond floats stays as it was typed: infinity could not be told from it in the document's text.
+    """
     try:
         parsed = parse_text(f"value: {text.strip()}").get("value")
     except SpecError:
         return text
+    if isinstance(parsed, float) and not math.isfinite(parsed):
+        return text.strip()
     return parsed if isinstance(parsed, str | int | float | bool | None) else text
 
 

@@ -19,6 +19,7 @@ from runners.cli.errors import NOT_GOOD, CommandFailed, Unreachable, WrongUse
 from runners.cli.options import AllOption, LimitOption
 from runners.cli.session import JsonOption, Session, clean, session_of, show
 from runners.cli.tables import facts_table, moment, table
+from runners.display import size
 from runners.models import (
     REGISTRY,
     FetchFailed,
@@ -39,7 +40,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The model's name.")]
 ModelsDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Where models lie; by default `models` in the lab's home.")
 ]
-MB = 1_000_000
 
 
 @models_app.command("list")
@@ -110,7 +110,7 @@ def add(
         show(session, entry.to_dict(), as_json, lambda: model_view(_as_listed(entry)))
         return
     made = session.client.post("/models", entry.to_dict(), repeat=True)
-    show(session, made, as_json, lambda: f"registered {clean(made['name'])}: {made['bytes'] / MB:,.0f} MB")
+    show(session, made, as_json, lambda: f"registered {clean(made['name'])}: {size(made['bytes'])}")
 
 
 @models_app.command("fetch")
@@ -216,7 +216,7 @@ def _bars(session: Session) -> Iterator[Callable[[str], Callable[[int, int], Non
 
 def models_table(items: list[Json]) -> Any:
     rows = (
-        (one["name"] + (" (retired)" if one["retired"] else ""), f"{one['bytes'] / MB:,.0f} MB", one["format"],
+        (one["name"] + (" (retired)" if one["retired"] else ""), size(one["bytes"]), one["format"],
          one["quantization"], one["architecture"], one["source_text"], ", ".join(one["nodes"]))
         for one in items
     )  # fmt: skip

@@ -90,7 +90,8 @@ def node_text(run: Json) -> str:
 
 
 def why(run: Json) -> str:
-    return ", ".join([*run["reasons"], run["reason"]] if run["reason"] else run["reasons"])
+    """Why it ended so, before what that makes of its figures."""
+    return ", ".join([run["reason"], *run["reasons"]] if run["reason"] else run["reasons"])
 
 
 def experiment_view(experiment: Json) -> RenderableType:

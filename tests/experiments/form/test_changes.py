@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from experiments.form.changes import changes_for, read
-from experiments.form.rewrite import apply
+from experiments.form.rewrite import apply, rewrite
+from runners.document import parse_text
 from runners.matrix import plan_experiment
 
 DOCUMENT: dict[str, Any] = {
@@ -109,6 +110,15 @@ def test_an_axis_is_added_with_values_to_start_from():
 
 def test_an_axis_takes_numbers_words_and_flags():
     assert changed("axis:engine.weights", "bf16, 4, 0.5, true,")["matrix"]["engine.weights"] == ["bf16", 4, 0.5, True]
+
+
+@pytest.mark.parametrize("name", ["set:repeats", "axis:engine.max_num_seqs"])
+@pytest.mark.parametrize("typed", ["1e999", "-1e999", ".inf", ".nan"])
+def test_a_number_beyond_all_numbers_stays_as_typed_and_so_do_the_comments(name: str, typed: str) -> None:
+    text = "# why\nmatrix: {engine.max_num_seqs: [1, 8]}\n"
+    changed = rewrite(text, changes_for(name, typed, parse_text(text)))
+    assert changed.startswith("# why\n")
+    assert typed in changed
 
 
 def test_a_value_that_goes_takes_the_baseline_and_the_exclusions_of_it_along():
