@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.analysis.compare import RunResult, TrialResult, compare_trials, flatten_metrics
-from experiments.models import RUN_ENDED, Experiment, Run, Trial
+from experiments.analysis.model_error import Errors
+from experiments.models import RUN_ENDED, Attempt, Experiment, Run, Trial
 from experiments.selectors import RunOnNode, TrialWithRuns, readable_experiments, runs_on_nodes, trials_with_runs
 from labsite.accounts.models import User
 
@@ -36,18 +37,30 @@ def distributions_of(run_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
 
 
 def results_of(entries: Iterable[TrialWithRuns]) -> list[TrialResult]:
+    found = list(entries)
+    errors = _model_errors(one for entry in found for one in entry.runs)
     return [
         TrialResult(
             entry.trial.id,
             entry.trial.experiment_id,
             entry.trial.settings,
-            tuple(_run_result(one) for one in entry.runs if one.run.state in RUN_ENDED),
+            tuple(_run_result(one, errors) for one in entry.runs if one.run.state in RUN_ENDED),
         )
-        for entry in entries
+        for entry in found
     ]
 
 
-def _run_result(entry: RunOnNode) -> RunResult:
+def _model_errors(entries: Iterable[RunOnNode]) -> dict[int, Errors]:
+    """By attempt: the errors of the cost model's calibration that modelled runs reported."""
+    attempts = [one.attempt.id for one in entries if one.attempt is not None and one.modelled]
+    if not attempts:
+        return {}
+    stored = Attempt.objects.filter(id__in=attempts)
+    told = stored.values_list("id", "report__facts__calibration_errors")
+    return {attempt: errors for attempt, errors in told if errors}
+
+
+def _run_result(entry: RunOnNode, errors: Mapping[int, Errors]) -> RunResult:
     run = entry.run
     values = flatten_metrics(run.summary or {})
     tokens = values.get("output_tokens")
@@ -60,4 +73,5 @@ def _run_result(entry: RunOnNode) -> RunResult:
         reasons=tuple(run.reasons) or (() if run.valid else (run.state,)),
         output_tokens=None if tokens is None else int(tokens),
         values=values,
+        model_errors=errors.get(entry.attempt.id, {}) if entry.attempt is not None else {},
     )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.intervals import Interval, mean_interval, noise_floor, paired_interval, welch_interval
+from experiments.analysis.model_error import Errors, model_difference, model_interval
 
 # For each metric: its unit, and whether more is better (None: neither).
 COMPARED: dict[str, tuple[str, bool | None]] = {
@@ -55,7 +56,8 @@ COMPARED: dict[str, tuple[str, bool | None]] = {
 
 @dataclass(frozen=True)
 class RunResult:
-    """One ended run: its figures by metric name, its validity, and where it ran."""
+    """One ended run: its figures by metric name, its validity, and where it ran; a modelled one's `model_errors` are
+    those of its cost model's calibration."""
 
     id: int
     repeat: int
@@ -65,6 +67,7 @@ class RunResult:
     reasons: tuple[str, ...]
     output_tokens: int | None
     values: Mapping[str, float | None]
+    model_errors: Errors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,12 @@ class TrialResult:
     @property
     def modelled(self) -> bool:
         return any(run.modelled for run in self.runs)
+
+    @property
+    def model_errors(self) -> Errors:
+        """Those of its runs; none where they differ, as runs of two calibrations have no error together."""
+        found = [run.model_errors for run in self.valid_runs()]
+        return found[0] if found and all(errors == found[0] for errors in found) else {}
 
     def valid_runs(self) -> list[RunResult]:
         return [run for run in self.runs if run.valid]
@@ -144,7 +153,10 @@ def _trial_json(trial: TrialResult, is_baseline: bool) -> dict[str, Any]:
 
 def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
     values = trial.values(name)
-    interval = _model_error(float(np.mean(values)), len(values)) if trial.modelled else mean_interval(values)
+    if trial.modelled:
+        interval = model_interval(name, float(np.median(values)), len(values), trial.model_errors)
+    else:
+        interval = mean_interval(values)
     return {
         "median": float(np.median(values)),
         "low": interval.low,
@@ -153,14 +165,6 @@ def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
         "unit": COMPARED[name][0],
         "method": interval.method,
     }
-
-
-def _model_error(estimate: float, n: int) -> Interval:
-    """A modelled figure's interval is its cost model's calibration error, never the spread over seeds.
-
-    An uncalibrated model has no known error, so there is no interval, and nothing can be called a difference.
-    """
-    return Interval(estimate, None, None, n, "uncalibrated")
 
 
 def _noise_floors(trials: Sequence[TrialResult]) -> dict[tuple[str, str], float]:
@@ -219,7 +223,8 @@ def _interval(base: TrialResult, trial: TrialResult, metric: str) -> Interval | 
     if not before or not after:
         return None
     if base.modelled or trial.modelled:
-        return _model_error(float(np.mean(after) - np.mean(before)), min(len(before), len(after)))
+        one, two = (float(np.mean(before)), base.model_errors), (float(np.mean(after)), trial.model_errors)
+        return model_difference(metric, one, two, min(len(before), len(after)))
     left, right = (
         {(run.repeat, run.node): v for run in t.valid_runs() if (v := run.values.get(metric)) is not None}
         for t in (base, trial)

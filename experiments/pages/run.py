@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
+from experiments.analysis.model_error import UNCALIBRATED
 from experiments.figures.run import live_figures, timeline_figure
 from experiments.figures.steps import steps_figure
 from experiments.models import RUN_ENDED, Attempt, Run
@@ -50,6 +51,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         "attempts": attempts,
         "attempt": attempt,
         "modelled": modelled,
+        "calibration": _calibration(attempt),
         "live": live_figures(modelled=modelled),
         "charts": CHARTS,
         "ended": run.state in RUN_ENDED,
@@ -62,6 +64,12 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         **_results(run, attempt),
     }
     return render(request, "experiments/run.html", context)
+
+
+def _calibration(attempt: Attempt | None) -> str:
+    """What the run reported of its cost model; until then, that nothing is known of its error."""
+    facts = (attempt.report or {}).get("facts", {}) if attempt else {}
+    return str(facts.get("calibration") or UNCALIBRATED)
 
 
 @login_required

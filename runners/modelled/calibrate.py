@@ -100,6 +100,7 @@ def calibrate(rows: Sequence[Row], reader: CaseReader, provenance: Mapping[str, 
     told = {
         **provenance,
         "rows": len(rows),
+        "chips": sorted({case.chip.chip_id for case in reading.cases}),
         "fitted": len(reading.cases),
         "claims_left_out": reading.claims,
         "data_errors": [str(error) for error in reading.data_errors],

@@ -7,6 +7,7 @@ what falling back to the family, the engine or all chips means.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -86,6 +87,15 @@ def keys_of(setting: Setting) -> Iterator[tuple[Key, float]]:
         yield (item.name, ""), item.spread
         for level, spread in item.levels:
             yield (item.name, group_of(setting, level)), spread
+
+
+def values_of(setting: Setting, parameters: Mapping[Key, float]) -> dict[str, float]:
+    """Each coefficient of one setting, at most its bound. `parameters` are logarithms of factors; one that is not there
+    is a factor of 1."""
+    totals = dict.fromkeys(BY_NAME, 0.0)
+    for key, _ in keys_of(setting):
+        totals[key[0]] += parameters.get(key, 0.0)
+    return {name: min(item.prior * math.exp(totals[name]), item.most) for name, item in BY_NAME.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from typing import Any
 from runners.chips import ChipRecord
 from runners.modelled.capacity import KvPool, plan_kv_pool
 from runners.modelled.clock import VirtualClock
-from runners.modelled.cost import COST_MODEL, CostModel, StepCost
+from runners.modelled.cost import BARE_COST_MODEL, CostModel, StepCost
 from runners.modelled.shape import ModelShape
+from runners.modelled.tuning import DEFAULT_PROFILE
 from runners.runtime.engine import Engine
 from runners.runtime.executor import ScheduledSequence, StepResult
 from runners.runtime.scheduler import SchedulerConfig
@@ -34,7 +35,7 @@ class ModelledExecutor:
         self.last_step: StepCost | None = None
 
     def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
-        """Advances the clock by the step's roofline time."""
+        """Advances the clock by the step's time."""
         self.last_step = step = self.cost.step(batch)
         self.clock.advance(step.duration_s)
         drawn = [share for share in batch if share.sample and not share.params.embed]
@@ -51,8 +52,7 @@ class ModelledExecutor:
         cost = self.cost
         return {
             "modelled": True,
-            "calibration": "uncalibrated",
-            "cost_model": COST_MODEL,
+            **(cost.tuning.facts() if cost.tuning else {"calibration": "uncalibrated", "cost_model": BARE_COST_MODEL}),
             "chip": cost.chip.chip_id,
             "weights": cost.weights,
             "weights_native": cost.native,
@@ -75,12 +75,15 @@ def make_token(share: ScheduledSequence, vocab_size: int) -> int:
     return token
 
 
-def build(chip: ChipRecord, shape: Mapping[str, Any], engine: EngineSpec) -> ModelledExecutor:
-    """The executor of `engine` for a model of that shape on that chip, its clock at 0.
+def build(
+    chip: ChipRecord, shape: Mapping[str, Any], engine: EngineSpec, profile: str | None = DEFAULT_PROFILE
+) -> ModelledExecutor:
+    """The executor of `engine` for a model of that shape on that chip, its clock at 0. `profile` is the engine whose
+    overheads and efficiencies it has; None for the bare roofline.
 
     Raises ShapeError, CostModelError (the chip lacks a rate), DoesNotFit.
     """
-    cost = CostModel(chip, ModelShape.from_mapping(shape), engine.weights)
+    cost = CostModel(chip, ModelShape.from_mapping(shape), engine.weights, profile)
     pool = plan_kv_pool(cost, engine.block_size, engine.max_num_seqs)
     return ModelledExecutor(cost, pool, engine.block_size, VirtualClock())
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from runners.modelled.cases import JITTERED, Case, decode_counts
-from runners.modelled.coefficients import BY_NAME, Key, Peaks, keys_of, make_speeds
+from runners.modelled.coefficients import Key, Peaks, make_speeds, values_of
 from runners.modelled.replay import ClosedLoop, Replay, StepSeconds
 from runners.modelled.work import Counts, Splitter, price
 
@@ -43,10 +43,7 @@ class Waves:
 
 def step_timer(case: Case, splitter: Splitter, parameters: Mapping[Key, float]) -> StepSeconds:
     """Seconds of any step of the case's model, chip and engine."""
-    totals = dict.fromkeys(BY_NAME, 0.0)
-    for key, _ in keys_of(case):
-        totals[key[0]] += parameters.get(key, 0.0)
-    values = {name: min(item.prior * float(np.exp(totals[name])), item.most) for name, item in BY_NAME.items()}
+    values = values_of(case, parameters)
     chip = case.chip
     peaks = Peaks(chip.bytes_per_s, case.flops_per_s, case.wide_flops_per_s, chip.link_bytes_per_s)
     speeds, scope = make_speeds(peaks, values), values["scope"]

@@ -218,9 +218,10 @@ class ModelShape:
         keys = self.full_layers * _keys(start, num_tokens, 0)
         if self.sliding_layers:
             keys += self.sliding_layers * _keys(start, num_tokens, self.sliding_window)
-        return self._flops_per_key(num_tokens) * keys
+        return self.flops_per_key(num_tokens) * keys
 
-    def _flops_per_key(self, num_tokens: int) -> int:
+    def flops_per_key(self, num_tokens: int) -> int:
+        """Of all heads of a layer, for a sequence that has `num_tokens` new tokens."""
         if not self.kv_latent_dim:
             return 4 * self.heads * self.head_dim
         if num_tokens <= ABSORBED_TOKENS:

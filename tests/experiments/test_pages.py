@@ -68,7 +68,7 @@ def test_an_experiment_shows_its_trials_with_medians_and_says_modelled(browser, 
     page = text_of(browser.get(f"/experiments/{finished.pk}/"))
     assert "8 of 8 runs ended" in page
     assert page.count("data-run-dot") == 8
-    assert "<small>uncalibrated</small>" in page
+    assert re.search(r"<small>[\d.,k]+ – [\d.,k]+</small>", page)
     assert '<span class="tag modelled">' in page
     assert "tok/s" in page
 
@@ -77,7 +77,7 @@ def test_a_run_shows_its_figures_validity_timeline_and_provenance(browser, finis
     run = finished.runs.get(trial__index=0, repeat=0)
     page = text_of(browser.get(f"/runs/{run.pk}/"))
     assert run.valid
-    assert "modelled, uncalibrated" in page
+    assert "modelled, calibrated" in page
     for part in ("Percentiles", "Thresholds", "Requests", "live-figures", "h100-sxm", "Attempts"):
         assert part in page, part
 

@@ -38,7 +38,7 @@ def test_runs_are_executed_and_every_event_is_stored_once(lab: Lab) -> None:
         attempt = lab.attempt(run)
         assert_all_stored_once(attempt)
         assert attempt.report["modelled"] is True
-        assert attempt.report["facts"]["calibration"] == "uncalibrated"
+        assert attempt.report["facts"]["calibration"] == "calibrated"
         assert RequestRecord.objects.filter(run_id=run.pk, phase="measured", status="ok").count() == 24
     lab.wait_for(lambda: list((lab.home_of("n1") / "spool").iterdir()) == [])
 

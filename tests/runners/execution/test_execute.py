@@ -133,7 +133,7 @@ def test_a_measured_run_tells_its_whole_story(start: Callable[..., Run], sample_
 def test_a_modelled_run_says_that_it_is_modelled_and_needs_no_torch(start: Callable[..., Run]) -> None:
     report = start(modelled_spec(), "--modelled").report()
     assert report.outcome == "succeeded" and report.modelled
-    assert report.facts["calibration"] == "uncalibrated" and report.facts["chip"] == "h100-sxm"
+    assert report.facts["calibration"] == "calibrated" and report.facts["chip"] == "h100-sxm"
     source = "import sys, runners.execute; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", source]).returncode == 0
 

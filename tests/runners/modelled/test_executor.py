@@ -87,10 +87,15 @@ def test_every_sampling_parameter_is_taken_and_none_but_an_embedding_changes_the
     assert (embedded.request_id, sum(value * value for value in embedded.embedding)) == ("embed", 1.0)
 
 
-def test_facts_say_that_the_figures_are_modelled_and_uncalibrated() -> None:
+def test_facts_say_that_the_figures_are_modelled_and_how_far_they_are_to_be_trusted() -> None:
     executor, _ = made(weights="int8")
     facts = executor.facts()
-    assert facts["modelled"] is True and facts["calibration"] == "uncalibrated"
+    assert facts["modelled"] is True and facts["calibration"] == "calibrated"
+    assert facts["engine_profile"] == "vLLM"
+    scope = facts["calibration_scope"]
+    assert (scope["engine"], scope["family"], scope["precision"]) == ("vLLM", "hopper", "int8")
+    assert scope["fitted_on"] == "h100-sxm itself, with vLLM in other precisions"
+    assert facts["calibration_errors"]["latency"]["n"] >= 12
     assert facts["peaks"] == {"flops_per_s": 1979e12, "bytes_per_s": 3.35e12}
     assert facts["weights_native"] is True
 
