@@ -41,7 +41,8 @@ function plot() {
 function plotOwners() {
   const { layout } = figures.owners;
   const total = totalBlocks(samples);
-  const yaxis = total ? { ...layout.yaxis, range: [0, total] } : layout.yaxis;
+  // A pool is often far larger than what is held: the axis ends with what is held, and its title says the pool.
+  const yaxis = total ? { ...layout.yaxis, title: { text: `KV blocks of ${total}` } } : layout.yaxis;
   draw(document.getElementById("chart-owners"), { data: ownerTraces(samples), layout: { ...layout, yaxis } });
 }
 
@@ -110,6 +111,7 @@ function onMessage(message) {
   } else if (message.type === "state") {
     if (page.dataset.state !== message.run.state) refresh(message.run.state);
   } else if (message.type === "end") {
+    if (!logLines) document.getElementById("log").textContent = "Nothing was logged.";
     refresh("end");
     return false;
   }
