@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.modelled.shape import ModelShape, ShapeError
+from runners.shapes import load_shapes
 
 OWN_FILE = Path(__file__).parent / "calibration" / "shapes.toml"
 MAX_MODEL_LEN = 131_072
@@ -32,6 +33,7 @@ class ModelShapes:
         """The project's own shapes, and beside them those of a JSON list of models, which wins."""
         own = tomllib.loads(OWN_FILE.read_text(encoding="utf-8"))
         shapes = {key: ModelShape.from_mapping(value) for key, value in own.items()}
+        shapes |= {name: ModelShape.from_mapping(record.to_mapping()) for name, record in load_shapes().items()}
         if source is not None:
             items = json.loads(Path(source).read_text(encoding="utf-8"))
             shapes |= {item["model_key"]: shape_from_json(item) for item in items}

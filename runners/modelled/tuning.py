@@ -16,11 +16,26 @@ from runners.chips.parts import Efficiency
 from runners.modelled.calibration_file import COST_MODEL, Calibration, own_calibration
 from runners.modelled.coefficients import Peaks, make_speeds, values_of
 from runners.modelled.facts import DEFAULT_LINK_BYTES_PER_S, DEFAULT_LINK_LATENCY_S, family_of
+from runners.modelled.profiles import overrides_of
 from runners.modelled.rows import Quantity
 from runners.modelled.work import Speeds
 
 DEFAULT_PROFILE = "vLLM"
 SCENARIO = "steady"
+SCHEDULED_ENGINES = (
+    "vLLM",
+    "SGLang",
+    "TensorRT",
+    "llama_cpp",
+    "pytorch",
+    "torch",
+    "mlx",
+    "unknown",
+    "Optimum",
+    "NeuronX",
+)
+"""Engines whose host schedules each step. One that a record names beside them runs a compiled program, and all that it
+spends is in the time per layer."""
 QUANTITIES: tuple[Quantity, ...] = ("latency", "rate", "ttft", "energy")
 
 
@@ -69,17 +84,17 @@ def tune(
     profile: str = DEFAULT_PROFILE,
     calibration: Calibration | None = None,
 ) -> Tuning:
-    """The tuning of a chip under an engine profile; without `calibration`, the project's own."""
-    fit = calibration or own_calibration()
+    """The tuning of a chip under an engine profile; without `calibration`, the project's own. Raises ProfileError."""
+    fit, overrides = calibration or own_calibration(), overrides_of(profile)
     family = family_of(chip.chip_id)
     setting = _Setting(profile, SCENARIO, precision, _Chip(family))
     if ("memory", f"family={family}") in fit.steps and not chip.speculative:
-        values = values_of(setting, fit.steps)
+        values = values_of(setting, fit.steps) | overrides
         errors = {name: fit.error_of(name, profile, family, precision) for name in QUANTITIES}
         told = {name: asdict(error) for name, error in errors.items() if error is not None}
         return Tuning(make_speeds(peaks, values), values["scope"], profile, family, precision,
                       "calibrated", _fitted_on(fit, chip, profile, family, precision), told)  # fmt: skip
-    values = _starting_values(values_of(setting, {}), chip.efficiency, precision)
+    values = _starting_values(values_of(setting, {}), chip.efficiency, precision) | overrides
     return Tuning(make_speeds(peaks, values), 1.0, profile, family, precision, "uncalibrated", "priors of its record")
 
 
@@ -103,6 +118,8 @@ def _fitted_on(fit: Calibration, chip: ChipRecord, profile: str, family: str, pr
 def _starting_values(values: dict[str, float], efficiency: Efficiency, precision: str) -> dict[str, float]:
     """Priors, with what the record says in their place."""
     overheads = efficiency.per_layer_overhead_s
+    if overheads and not any(name.startswith(SCHEDULED_ENGINES) for name in overheads):
+        values = values | dict.fromkeys(("step_s", "expert_layer_s", "sequence_s", "token_s"), 0.0)
     gemm = efficiency.gemm_fraction
     compute = next((share for name, share in gemm.items() if name == precision), None) or next(
         iter(gemm.values()), None
