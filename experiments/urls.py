@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from experiments.pages import compare, control, experiment, experiment_list, home, models, new, nodes, run
+from experiments.pages import chips, compare, control, experiment, experiment_list, home, models, new, nodes, run
 from labsite.accounts.signing_in import SignInView, SignOutView
 
 
@@ -42,6 +42,8 @@ urlpatterns = [
     path("nodes/", nodes.node_list, name="nodes"),
     path("nodes/<slug:slug>/", nodes.show_node, name="node"),
     path("nodes/<slug:slug>/<slug:action>", nodes.change_node, name="node-change"),
+    path("chips/", chips.chip_list, name="chips"),
+    path("chips/<model:chip_id>/", chips.show_chip, name="chip"),
     path("models/", models.model_list, name="models"),
     path("models/<model:name>/", models.show_model, name="model"),
     path("models/<model:name>/retire", models.retire, name="model-retire"),

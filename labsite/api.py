@@ -7,7 +7,7 @@ from typing import Any
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 
-from experiments.api import account, audit, catalog, compare, experiments, exports, models, node, runs, webhooks
+from experiments.api import account, audit, catalog, chips, compare, experiments, exports, models, node, runs, webhooks
 from experiments.api.auth import PersonAuth
 from hardware.api import router as join_router
 from labsite.api_errors import handle_errors
@@ -48,6 +48,7 @@ api.add_router("", compare.router)
 api.add_router("", exports.router)
 api.add_router("", webhooks.router)
 api.add_router("", catalog.router)
+api.add_router("", chips.router)
 api.add_router("", models.router)
 api.add_router("", account.router)
 api.add_router("", audit.router)

@@ -1,4 +1,4 @@
-"""REST for what experiments run on: nodes and chips. Read only; nodes change in the admin."""
+"""REST for the nodes that experiments run on. Read only; nodes change in the admin."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from experiments import selectors
 from experiments.api.auth import person
 from experiments.api.listing import Text, given
 from experiments.api.paging import Page, PageQuery, read_page
-from experiments.api.schemas import READ_ERRORS, ChipOut, ChipPage, NodeOut, NodePage
-from hardware.models import Chip, Node, NodeKind, NodeState
-from hardware.selectors import current_chips, nodes_visible_to
+from experiments.api.schemas import READ_ERRORS, NodeOut, NodePage
+from hardware.models import Node, NodeKind, NodeState
+from hardware.selectors import nodes_visible_to
 from labsite.accounts.models import User
 from labsite.error_body import ErrorBody
 
@@ -34,15 +34,7 @@ class NodeQuery(PageQuery):
     project: Text | None = Field(default=None, description="Slug; only the nodes of that project alone.")
 
 
-class ChipQuery(PageQuery):
-    sort: Literal["name", "-name", "chip_id", "-chip_id", "vendor", "-vendor"] = "name"
-    search: Text | None = Field(default=None, description="A part of the name or chip id.")
-    vendor: Text | None = None
-    kind: Text | None = None
-
-
 NODE_COLUMNS = {"name": "name", "last_seen_at": "last_seen_at", "usd_per_hour": "usd_per_hour"}
-CHIP_COLUMNS = {"name": "name", "chip_id": "chip_id", "vendor": "vendor"}
 
 
 @router.get("/nodes", response={200: NodePage, READ_ERRORS: ErrorBody}, summary="Nodes of your projects")
@@ -72,20 +64,6 @@ def read_node(request: HttpRequest, slug: Name) -> NodeOut:
     return _nodes_out([nodes_visible_to(user).get(slug=slug)], user)[0]
 
 
-@router.get("/chips", response={200: ChipPage, READ_ERRORS: ErrorBody}, summary="The chip catalog")
-def list_chips(request: HttpRequest, asked: Query[ChipQuery]) -> ChipPage:
-    rows = current_chips().filter(**given({"vendor": asked.vendor, "kind": asked.kind}))
-    if asked.search:
-        rows = rows.filter(Q(name__icontains=asked.search) | Q(chip_id__icontains=asked.search))
-    page = read_page(rows, CHIP_COLUMNS, asked)
-    return ChipPage(items=[_chip_out(chip) for chip in page.items], next=page.next)
-
-
-@router.get("/chips/{chip_id}", response={200: ChipOut, READ_ERRORS: ErrorBody}, summary="One chip, current version")
-def read_chip(request: HttpRequest, chip_id: Name) -> ChipOut:
-    return _chip_out(current_chips().get(chip_id=chip_id))
-
-
 def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:
     found = list(nodes)
     runs = selectors.current_runs([node.pk for node in found], user)
@@ -110,14 +88,3 @@ def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:
         )
         for node in found
     ]
-
-
-def _chip_out(chip: Chip) -> ChipOut:
-    return ChipOut(
-        chip_id=chip.chip_id,
-        version=chip.version,
-        name=chip.name,
-        vendor=chip.vendor,
-        kind=chip.kind,
-        record=chip.record,
-    )

@@ -208,6 +208,7 @@ class ChipOut(Schema):
     name: str
     vendor: str
     kind: str
+    origin: str = Field(description="Who made this version: `catalog`, a file of the lab, or `admin`, a person.")
     record: dict[str, Any] = Field(description="Every figure of the chip, with its source.")
 
 

@@ -155,6 +155,8 @@ PAGES: dict[str, dict[str, Rule]] = {
     "nodes/": {"GET": Rule(SIGNED_IN)},
     "nodes/<slug:slug>/": {"GET": Rule(MEMBER)},
     "nodes/<slug:slug>/<slug:action>": {"POST": change(OPERATE)},
+    "chips/": {"GET": Rule(SIGNED_IN)},
+    "chips/<model:chip_id>/": {"GET": Rule(SIGNED_IN)},
     "models/": {"GET": Rule(SIGNED_IN)},
     "models/<model:name>/": {"GET": Rule(SIGNED_IN)},
     "models/<model:name>/retire": {"POST": change(OPERATOR_ANYWHERE)},
@@ -213,7 +215,7 @@ ADMIN: dict[str, dict[str, Rule]] = {
     **admin_of("experiments/registeredmodel", ADMIN_SITE, ADMIN_SITE, add=ADMIN_NEVER, delete=ADMIN_NEVER),
     **admin_of("experiments/webhook", ADMIN_SITE, ADMIN_OPERATE, add=ADMIN_NEVER, delete=ADMIN_NEVER),
     **admin_of("experiments/webhookdelivery", ADMIN_SITE, ADMIN_OPERATE, add=ADMIN_NEVER, delete=ADMIN_NEVER),
-    **admin_of("hardware/chip", ADMIN_SITE, ADMIN_SITE, add=ADMIN_NEVER, delete=ADMIN_NEVER),
+    **admin_of("hardware/chip", ADMIN_SITE, ADMIN_SITE, add=ADMIN_ROOT, delete=ADMIN_NEVER),
     **admin_of("hardware/node", ADMIN_SITE, ADMIN_OPERATE, add=ADMIN_SITE, delete=ADMIN_NEVER),
 }
 
