@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hardware.chip_sections import SECTIONS
-from runners.chips import ChipRecord, Claim, FigureSource
+from runners.chips import ChipRecord, FigureSource
 from runners.display import digits
 
 PREFIXES = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6))
@@ -58,15 +58,6 @@ class Group:
     figures: tuple[Figure, ...]
 
 
-@dataclass(frozen=True)
-class JudgedClaim:
-    """A claim, its figure as shown, and what the model says of it; null where nobody has judged it."""
-
-    claim: Claim
-    figure: str
-    verdict: str | None
-
-
 def groups_of(record: ChipRecord) -> list[Group]:
     """The figures that the record states, by the sections of its form; empty sections are left out."""
     groups = []
@@ -99,22 +90,6 @@ def prefixed(value: float, unit: str) -> str:
         if value >= size:
             return f"{digits(value / size)}\u00a0{letter}{unit}"
     return f"{digits(value)}\u00a0{unit}"
-
-
-def claims_of(record: ChipRecord) -> list[JudgedClaim]:
-    """Nothing judges a claim yet, and the page says so."""
-    return [JudgedClaim(claim, _claimed(claim), None) for claim in record.claims]
-
-
-def _claimed(claim: Claim) -> str:
-    if claim.figure is None:
-        return "–"
-    large = claim.unit in ("bytes", "bytes/s", "parameters", "USD")
-    if not large:
-        return f"{digits(claim.figure)}\u00a0{claim.unit}"
-    return prefixed(
-        claim.figure, {"bytes": "B", "bytes/s": "B/s", "parameters": "\u00a0parameters"}.get(claim.unit, "$")
-    )
 
 
 def _paths(record: ChipRecord, title: str) -> Iterator[tuple[str, str]]:

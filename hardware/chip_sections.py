@@ -180,6 +180,7 @@ ROWS = (
             Entry("test.chips", "On chips", "whole"),
             Entry("test.weights", "Weights", "text"),
             Entry("test.users", "Users", "whole"),
+            Entry("test.memory", "Weights lie in", "text", "main or sram"),
         ),
         "Kept apart from the figures: claims are tested, never calculated with.",
         empty=1,

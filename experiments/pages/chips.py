@@ -11,7 +11,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from experiments.api.chips import ChipQuery, find_chips
-from experiments.chip_facts import claims_of, figure_of, groups_of
+from experiments.chip_claims import claims_of
+from experiments.chip_facts import figure_of, groups_of
 from experiments.figures.roofline import roofline_figure
 from experiments.pages.access import person
 from experiments.pages.listing import Asked, ask, list_context, take

@@ -12,13 +12,15 @@ Metric = Literal["tokens_per_s_per_user", "output_tokens_per_s", "petaflops", "t
 
 
 class ClaimTest(Record):
-    """What to model to judge a claim: `model` is the name of a shape, `chips` of the record's kind serve it together,
-    `users` at once (null: as many as it takes), weights in `weights`."""
+    """What to model to judge a claim: `model` is the name of a shape, `chips` serve it together (single ones, also
+    where the record is of a system), `users` at once (null: as many as fit), weights in `weights`, lying in
+    `memory`."""
 
     model: Slug
     chips: Count = 1
     weights: str = "bf16"
     users: Annotated[int, Field(ge=1)] | None = None
+    memory: Literal["main", "sram"] = "main"
 
 
 class Claim(Record):

@@ -44,6 +44,18 @@ def record_for_run(record: ChipRecord, allow_speculative: bool) -> ChipRecord:
     return _complete(_with_stand_ins(record))
 
 
+def in_sram(record: ChipRecord) -> ChipRecord:
+    """The record of a chip that keeps weights and KV cache in its SRAM, and uses its slower memory for neither.
+
+    Raises NotModellable where size or bandwidth of the SRAM are not known.
+    """
+    memory = record.memory
+    if memory.sram_bytes is None or memory.sram_bandwidth_bytes_per_s is None:
+        raise NotModellable(record.chip_id, "memory", "its SRAM's size or bandwidth is not known", "its main memory")
+    sram = {"capacity_bytes": memory.sram_bytes, "bandwidth_bytes_per_s": memory.sram_bandwidth_bytes_per_s}
+    return record.model_copy(update={"memory": memory.model_copy(update=sram)})
+
+
 def band_of(record: ChipRecord) -> dict[str, Any] | None:
     """What a run on stand-ins must say: their paths, the band as factors, and what they were taken from."""
     fields = [entry.field for entry in record.sources if entry.confidence == "speculative"]

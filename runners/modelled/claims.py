@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runners.chips import ChipRecord, Claim, NotModellable, record_for_run
+from runners.chips import ChipRecord, Claim, NotModellable, in_sram, record_for_run
 from runners.modelled.calibration_file import Calibration, own_calibration
 from runners.modelled.cases import FITS_SHARE, Load, decode_counts, kv_bits_of, memory_batch, wide_rate
 from runners.modelled.coefficients import Peaks
@@ -59,6 +59,8 @@ def judge(
         return Verdict("not judged", "it gives no speed of a stated model on a stated number of chips")
     try:
         record = record_for_run(record, allow_speculative=True)
+        if test.memory == "sram":
+            record = in_sram(record)
         chip = facts_of(record)
         shape = (shapes or ModelShapes.load()).get(test.model, None, None)
         weights = parse_format(test.weights)

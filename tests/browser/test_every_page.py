@@ -56,7 +56,7 @@ def pages(lab: WholeLab) -> list[str]:
     lab.wait(lambda: lab.get(f"/experiments/{experiment['id']}")["state"] == "done", 180)
     trials = ",".join(str(trial["id"]) for trial in experiment["trials"])
     ((node_id,),) = lab.rows("SELECT id FROM hardware_node WHERE slug = 'local'")
-    ((chip_id,),) = lab.rows("SELECT id FROM hardware_chip WHERE current")
+    ((chip_id,),) = lab.rows("SELECT id FROM hardware_chip WHERE current AND chip_id = 'h100-sxm'")
     return [
         "/",
         "/experiments/",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from control_plane import person, submit, team
 from django.test import Client
 from modelled_node import figure, finish_run, modelled_node, text_of
 
+from experiments.chip_claims import claims_of
 from experiments.chip_facts import groups_of, with_unit
 from experiments.figures.roofline import roofline_figure
 from hardware.models import Chip
@@ -59,7 +63,7 @@ def test_every_chip_has_its_page(browser: Client) -> None:
         assert response.status_code == 200
         page = text_of(response)
         assert record.name.split(" (")[0].replace("&", "&amp;") in page
-        assert page.count("not yet judged") == sum(claim.test is not None for claim in record.claims)
+        assert page.count("not one that a model can judge") == sum(claim.test is None for claim in record.claims)
 
 
 def test_a_chips_page_says_each_figure_with_its_source(browser: Client) -> None:
@@ -103,7 +107,30 @@ def test_a_chip_names_the_experiments_that_used_it_to_their_readers_alone(redis_
         assert ("Mine alone" in text_of(client.get("/chips/h100-sxm/"))) is seen
 
 
-# Figures
+# Figures and claims
+
+
+def test_a_claim_stands_beside_what_the_model_says_of_it(browser: Client) -> None:
+    load_catalog()
+    page = text_of(browser.get("/chips/etched-sohu/"))
+    assert "500 000 tokens/s" in page.replace("\u2009", " ")
+    assert "Faster than physics allows" in page and "at 100 % of its peaks" in page and "at most" in page
+
+
+def test_a_chip_that_works_from_its_sram_is_judged_by_it() -> None:
+    verdicts = [one.verdict for one in claims_of(RECORDS["dmatrix-corsair"]) if one.verdict]
+    assert len(verdicts) == 2 and all(one.outcome != "beyond physics" for one in verdicts)
+
+
+@pytest.mark.parametrize("chip_id", ["h200-sxm", "wse3", "tensordyne-napier", "groq3-lpx", "etched-sohu"])
+def test_the_claims_that_people_ask_about_are_judged(chip_id: str) -> None:
+    judged = [one for one in claims_of(RECORDS[chip_id]) if one.verdict and one.verdict.outcome != "not judged"]
+    assert judged and all(one.modelled for one in judged)
+
+
+def test_judging_needs_no_torch() -> None:
+    source = "import sys, experiments.chip_claims; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
 
 
 def test_a_roof_bends_where_the_peak_meets_the_bandwidth() -> None:
