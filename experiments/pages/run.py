@@ -52,6 +52,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         "attempt": attempt,
         "modelled": modelled,
         "calibration": _calibration(attempt),
+        "speculative": _speculative(attempt),
         "live": live_figures(modelled=modelled),
         "charts": CHARTS,
         "ended": run.state in RUN_ENDED,
@@ -70,6 +71,13 @@ def _calibration(attempt: Attempt | None) -> str:
     """What the run reported of its cost model; until then, that nothing is known of its error."""
     facts = (attempt.report or {}).get("facts", {}) if attempt else {}
     return str(facts.get("calibration") or UNCALIBRATED)
+
+
+def _speculative(attempt: Attempt | None) -> dict[str, Any] | None:
+    """The stand-ins that a run was modelled with, and the band that its figures have for that."""
+    facts = (attempt.report or {}).get("facts", {}) if attempt else {}
+    found = facts.get("speculative")
+    return found if isinstance(found, dict) else None
 
 
 @login_required

@@ -14,7 +14,7 @@ from runners.chips.catalog import CATALOG_DIR, CatalogError, RecordError, load_c
 from runners.chips.claims import Claim, ClaimTest
 from runners.chips.parts import Efficiency, Format, Interconnect, Memory, Ownership, Part, System
 from runners.chips.record import ChipRecord
-from runners.chips.running import NotModellable, band_of, in_sram, record_for_run, refuse_architecture
+from runners.chips.running import NotModellable, band_of, in_sram, record_for_run, refuse_architecture, run_facts
 from runners.chips.sources import FigureSource, Remark
 from runners.chips.speculation import Speculation
 from runners.chips.units import attention_flops, linear_flops
@@ -46,4 +46,5 @@ __all__ = [
     "read_record",
     "record_for_run",
     "refuse_architecture",
+    "run_facts",
 ]

@@ -65,6 +65,12 @@ def band_of(record: ChipRecord) -> dict[str, Any] | None:
     return {"fields": fields, "low_x": about.low_x, "high_x": about.high_x, "basis": about.basis}
 
 
+def run_facts(record: ChipRecord) -> dict[str, Any]:
+    """What a run reports of the record it was modelled with: what its figures are of, and its stand-ins if any."""
+    band = band_of(record)
+    return {"figures_of": record.figures_of} | ({"speculative": band} if band else {})
+
+
 def refuse_architecture(record: ChipRecord, shape: Mapping[str, Any]) -> None:
     """Raises NotModellable for a model that a chip of one architecture can't run: layers that are not attention."""
     layers, attending = shape.get("layers"), shape.get("attention_layers") or shape.get("layers")

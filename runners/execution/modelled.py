@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from runners.chips import ChipRecord, NotModellable, band_of, record_for_run, refuse_architecture
+from runners.chips import ChipRecord, NotModellable, record_for_run, refuse_architecture, run_facts
 from runners.events import Report
 from runners.execution.errors import RunFailed
 from runners.execution.journal import Journal
@@ -29,9 +29,7 @@ def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> 
     except (ValidationError, NotModellable, CostModelError, ShapeError) as error:
         raise RunFailed(f"{spec.chip_id} can't be modelled: {error}", retry=False) from error
     facts.update(executor.facts())
-    facts["figures_of"] = chip.figures_of
-    if (band := band_of(chip)) is not None:
-        facts["speculative"] = band
+    facts.update(run_facts(chip))
     facts["model"] = {"name": spec.model.name, "sha256": spec.model.sha256}
     result = virtual.run(spec, build_engine(executor, spec.engine), executor.clock, journal.add)
     return Report(

@@ -20,7 +20,7 @@ from hardware.broker import stream_key
 from hardware.messages import Heartbeat
 from hardware.models import Node
 from hardware.services import load_catalog
-from runners.chips import ChipRecord
+from runners.chips import ChipRecord, record_for_run, run_facts
 from runners.events import AnyEvent, Report
 from runners.load import virtual
 from runners.modelled.executor import build, build_engine
@@ -49,7 +49,8 @@ def events_of(attempt: Attempt) -> list[AnyEvent]:
     """What a modelled node says of the attempt, its report included. Claims the attempt."""
     spec = claim(attempt.node, attempt.run_id, attempt.number)
     assert spec.chip is not None
-    executor = build(ChipRecord.model_validate(spec.chip), spec.model.shape, spec.engine)
+    chip = record_for_run(ChipRecord.model_validate(spec.chip), spec.allow_speculative)
+    executor = build(chip, spec.model.shape, spec.engine)
     events: list[AnyEvent] = []
     result = virtual.run(spec, build_engine(executor, spec.engine), executor.clock, events.append)
     report = Report(
@@ -57,7 +58,7 @@ def events_of(attempt: Attempt) -> list[AnyEvent]:
         window_start_s=result.window_start_s,
         window_end_s=result.window_end_s,
         client=result.client,
-        facts=executor.facts(),
+        facts={**executor.facts(), **run_facts(chip)},
         modelled=True,
         events=len(events) + 1,
     )

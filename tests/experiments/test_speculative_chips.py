@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from control_plane import ready_node, submit, team
-from modelled_node import finish_run, modelled_node
+from control_plane import person, ready_node, submit, team
+from django.test import Client
+from modelled_node import finish_run, modelled_node, text_of
 
 from experiments.models import Experiment, Run
 from experiments.services import place_runs
@@ -70,3 +71,15 @@ def test_a_run_on_another_chip_than_the_h100_ends_with_its_results(redis_url: st
     modelled_node(chip_id="wse3")
     run = finish_run(submit(team(), chip="wse3").runs.get(), redis_url)
     assert run.state == "succeeded" and run.summary
+
+
+def test_a_run_on_stand_ins_says_so_with_its_band_and_is_not_valid(redis_url: str) -> None:
+    modelled_node(chip_id="jalapeno")
+    project = team()
+    run = finish_run(submit(project, chip="jalapeno", allow_speculative=True).runs.get(), redis_url)
+    assert run.state == "succeeded" and run.valid is False and "speculative_chip" in str(run.reasons)
+    client = Client()
+    client.force_login(person(project))
+    page = text_of(client.get(f"/runs/{run.pk}/"))
+    assert '<span class="tag speculative">speculative</span>' in page
+    assert "dense_tflops.bf16" in page and "The truth may be 0.500 to 2.00 times each" in page
