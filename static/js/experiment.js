@@ -6,6 +6,9 @@ import { keepPicks } from "./picks.js";
 import { follow } from "./socket.js";
 
 const page = document.querySelector("[data-experiment]");
+// A refused edit is shown at the address of the edit, which answers no GET: parts and filters need the page's own.
+const { address } = page.dataset;
+if (location.pathname !== address) history.replaceState(null, "", address);
 // How many ends and verdicts the table shows: more of them is what makes it worth asking for again.
 let shown = Number(page.dataset.shown);
 
@@ -45,7 +48,7 @@ function onMessage(message) {
   const told = message.runs.filter((run) => run.valid !== null).length + done;
   if (told !== shown) {
     shown = told;
-    askAgain("#results", `${location.pathname}results${location.search}`);
+    askAgain("#results", `${address}results${location.search}`);
   }
   page.querySelector("#experiment-state").className = `tag ${message.experiment.state}`;
   page.querySelector("#experiment-state").textContent = message.experiment.state;
