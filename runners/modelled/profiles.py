@@ -1,8 +1,8 @@
 """Engine profiles: what an engine spends and reaches, apart from the chip that it runs on.
 
-vLLM, SGLang, TensorRT-LLM (as released, and as tuned for MLPerf), llama.cpp and NeuronX have theirs from the calibration,
-as groups of its coefficients. Two others are described here, since too little is published of them to fit:
-the lab's own engine, and engines that run a whole model as one persistent kernel.
+vLLM, SGLang, TensorRT-LLM (as released, and as tuned for MLPerf), llama.cpp and NeuronX have theirs from the
+calibration, as groups of its coefficients. Two others are described here, since too little is published of them to
+fit: the lab's own engine, and engines that run a whole model as one persistent kernel.
 """
 
 from __future__ import annotations

@@ -89,12 +89,12 @@ def tune(
     family = family_of(chip.chip_id)
     setting = _Setting(profile, SCENARIO, precision, _Chip(family))
     if ("memory", f"family={family}") in fit.steps and not chip.speculative:
-        values = values_of(setting, fit.steps) | overrides
+        values = values_of(setting, fit.steps) | dict(overrides)
         errors = {name: fit.error_of(name, profile, family, precision) for name in QUANTITIES}
-        told = {name: asdict(error) for name, error in errors.items() if error is not None}
+        told = {str(name): asdict(error) for name, error in errors.items() if error is not None}
         return Tuning(make_speeds(peaks, values), values["scope"], profile, family, precision,
                       "calibrated", _fitted_on(fit, chip, profile, family, precision), told)  # fmt: skip
-    values = _starting_values(values_of(setting, {}), chip.efficiency, precision) | overrides
+    values = _starting_values(values_of(setting, {}), chip.efficiency, precision) | dict(overrides)
     return Tuning(make_speeds(peaks, values), 1.0, profile, family, precision, "uncalibrated", "priors of its record")
 
 

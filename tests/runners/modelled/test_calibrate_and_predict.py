@@ -1,0 +1,89 @@
+"""Fitting a few rows, storing the fit, and predicting rows by it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from published_rows import CHAT, CLOSED, row
+
+from runners.modelled import calibrate, predict
+from runners.modelled.calibration_file import OWN_FILE, Calibration, CalibrationError, own_calibration
+from runners.modelled.cases import CaseReader
+from runners.modelled.facts import ChipTable
+from runners.modelled.fit import fit_steps, step_figures
+from runners.modelled.model_shapes import ModelShapes
+
+READER = CaseReader(ChipTable.load("catalog"), ModelShapes.load())
+POWER = [item | {"id": f"p{n}", "metric": "energy_per_output_token", "unit": "J/token", "value": 3.0 / (n + 1)}
+         for n, item in enumerate(CHAT[:3])]  # fmt: skip
+
+
+def test_a_fit_comes_nearer_to_its_rows_than_the_priors() -> None:
+    cases = [READER.read(item) for item in CHAT]
+
+    def off(parameters: dict) -> float:
+        figures = step_figures(cases, parameters)
+        return sum(abs(math.log(figure / case.value)) for figure, case in zip(figures, cases, strict=True)) / len(cases)
+
+    fitted = fit_steps(cases)
+    assert off(fitted) < 0.12 < off({})
+
+
+def test_claims_and_impossible_rows_are_left_out_and_told() -> None:
+    claim = row(30, value=1e9, split="claim_only")
+    too_fast = row(31, value=1e6)
+    unknown = row(32, value=1.0, chip_id="abacus-1")
+    reading = calibrate.read_cases([*CHAT, claim, too_fast, unknown], READER)
+    assert len(reading.cases) == len(CHAT) and reading.claims == 1
+    assert [error.row_id for error in reading.data_errors] == ["r31"] and "abacus-1" in reading.unreadable["r32"]
+
+
+def test_a_calibration_is_stored_with_its_errors_and_read_again(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    other = [item | {"id": f"o{n}", "model_key": "gemma-3-27b"} for n, item in enumerate(CHAT)]
+    results, out = tmp_path / "rows.json", tmp_path / "fit.json"
+    results.write_text(json.dumps([*CHAT, *other, *POWER, CLOSED]))
+    calibrate.main(["--results", str(results), "--out", str(out)])
+    stored = Calibration.load(out)
+    assert stored.provenance["fitted"] == 16 and stored.provenance["chips"] == ["b200-sxm", "h100-sxm"]
+    error = stored.errors["latency: vLLM x blackwell x bf16"]
+    assert error.n == 12 and error.low < error.high
+    assert "latency: vLLM" in capsys.readouterr().out
+
+
+def test_rows_are_predicted_in_their_units_with_a_band_or_told_why_not(tmp_path: Path) -> None:
+    rows, out = tmp_path / "rows.json", tmp_path / "out.json"
+    unseen = [dict(item, value=None) for item in CHAT]
+    rows.write_text(json.dumps([*unseen, CLOSED, row(40, chip_id="abacus-1")]))
+    predict.main(["--rows", str(rows), "--json", str(out)])
+    answers = json.loads(out.read_text())
+    assert [answer["id"] for answer in answers] == [*[item["id"] for item in CHAT], "r20", "r40"]
+    for answer, item in zip(answers, [*CHAT, CLOSED], strict=False):
+        assert answer["low"] < answer["predicted"] < answer["high"] and answer["why_not"] is None
+        assert item["value"] / 2.5 < answer["predicted"] < item["value"] * 2.5
+    assert answers[-1]["predicted"] is None and "abacus-1" in answers[-1]["why_not"]
+
+
+def test_an_energy_of_a_chip_without_a_power_is_not_predicted() -> None:
+    asked = [item | {"chip_id": "trainium1"} for item in POWER[:1]]
+    (answer,) = predict.predict_rows(asked, READER, own_calibration())
+    assert answer["predicted"] is None and answer["why_not"] == "trainium1: its record states no power"
+
+
+def test_the_stored_fit_is_as_good_on_unseen_families_as_is_asked_of_it() -> None:
+    errors = own_calibration().errors
+    assert errors["latency: all engines"].median <= 0.18
+    assert errors["rate: TensorRT-LLM"].median <= 0.20
+    assert errors["energy: all engines"].median <= 0.20
+    assert len(own_calibration().provenance["data_errors"]) < 10
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "no", '{"cost_model": "other"}'])
+def test_a_file_that_is_no_calibration_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fit.json"
+    path.write_text(text)
+    with pytest.raises(CalibrationError, match=r"fit\.json: "):
+        Calibration.load(path)
+    assert OWN_FILE.exists()
