@@ -35,6 +35,7 @@ def roofline_figure(record: ChipRecord) -> dict[str, Any] | None:
     if sram is not None and sram > bandwidth:
         traces.append(_roof("from SRAM", _points(max(rates.values()), sram), HUES[-1], "dot"))
     frame = layout(
+        showlegend=True,
         xaxis={"title": {"text": "FLOP per byte of memory traffic"}, "type": "log", "dtick": 1},
         yaxis={"title": {"text": "TFLOP/s at most"}, "type": "log", "dtick": 1},
     )

@@ -101,7 +101,7 @@ def _modelled_as(record: ChipRecord) -> tuple[ChipRecord | None, NotModellable |
 
 def _row(chip: Chip) -> dict[str, Any]:
     record = ChipRecord.model_validate(chip.record)
-    native = [name for name, rate in record.dense_tflops.items() if rate is not None]
+    native = [name for name in get_args(Format) if record.dense_tflops.get(name) is not None]
     return {"chip": chip, "record": record, "figures": [figure_of(record, path) for path in CELLS], "formats": native}
 
 
