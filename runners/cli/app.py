@@ -91,7 +91,7 @@ app.add_typer(models_app, name="models")
 
 
 # Of the faults of a command line typer exports this kind alone; the others share its base.
-FAULTY_LINE = typer.BadParameter.__bases__[0]
+FAULTY_LINE = cast(type[Exception], typer.BadParameter.__bases__[0])
 
 
 def main(arguments: list[str] | None = None) -> int:
