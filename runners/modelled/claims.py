@@ -18,7 +18,7 @@ from runners.modelled.cases import FITS_SHARE, Load, decode_counts, kv_bits_of, 
 from runners.modelled.coefficients import Peaks
 from runners.modelled.facts import ChipFacts, ChipFactsError, facts_of
 from runners.modelled.formats import FormatError, NumberFormat, parse_format
-from runners.modelled.model_shapes import ModelShapes
+from runners.modelled.model_shapes import ModelShapes, own_shapes
 from runners.modelled.parallel import Parallel
 from runners.modelled.shape import ModelShape, ShapeError
 from runners.modelled.tuning import tune
@@ -62,7 +62,7 @@ def judge(
         if test.memory == "sram":
             record = in_sram(record)
         chip = facts_of(record)
-        shape = (shapes or ModelShapes.load()).get(test.model, None, None)
+        shape = (shapes or own_shapes()).get(test.model, None, None)
         weights = parse_format(test.weights)
         trial = _Trial(record, chip, shape, weights, test.chips, test.users, calibration or own_calibration())
     except (ChipFactsError, ShapeError, FormatError, NotModellable) as error:

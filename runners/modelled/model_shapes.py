@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ class ModelShapes:
         if not total_b:
             raise ShapeError(f"model_key: {key!r} has no known shape, and its size is not given; allowed: either")
         return make_shape(total_b * 1e9, (active_b or total_b) * 1e9)
+
+
+@cache
+def own_shapes() -> ModelShapes:
+    """Those of the project, read once."""
+    return ModelShapes.load()
 
 
 def shape_from_json(item: Mapping[str, Any]) -> ModelShape:
