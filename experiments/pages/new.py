@@ -38,15 +38,15 @@ SHOWN_TRIALS = 100
 
 @login_required
 def new_experiment(request: HttpRequest) -> HttpResponse:
-    """The editor. A POST submits; where the form differs from the text it is taken in first, and shown again. A refused
-    text comes back whole."""
+    """The editor. A POST submits; what was changed in the form is taken into the text first, which is then shown again.
+    A refused text comes back whole."""
     if request.method != "POST":
         source = _source(request)
         examples = _examples()
         text = write(source.document) if source else next(iter(examples.values()), "")
         return render(request, "experiments/new.html", _context(request, text) | {"source": source})
     text = _text(request)
-    # With scripts the form and the text agree already.
+    # With scripts all that was changed in the form is in the text already.
     merged, errors = _take_form(request, text)
     if request.POST.get("do") == "apply" or merged != text or errors:
         messages.info(request, "The document has what the form says. Look it over, then submit it.")
@@ -106,8 +106,9 @@ def _change(text: str, name: str, value: str) -> tuple[str, list[FieldError]]:
 
 
 def _take_form(request: HttpRequest, text: str) -> tuple[str, list[FieldError]]:
-    """The text with every control that differs from it taken in."""
-    for field in _controls(text):
+    """The text with every control taken in that was changed since the form was drawn from `drawn`. The others say what
+    the text said then, which may have been edited since."""
+    for field in _controls(_lines(request.POST.get("drawn", text))):
         value = request.POST.get(field.name)
         if value is not None and value != field.value and not field.state:
             text, errors = _change(text, field.name, value)
@@ -172,7 +173,12 @@ def _check(document: Mapping[str, Any], project: Project | None) -> dict[str, An
 
 
 def _text(request: HttpRequest) -> str:
-    return request.POST.get("document", "").replace("\r\n", "\n")
+    return _lines(request.POST.get("document", ""))
+
+
+def _lines(text: str) -> str:
+    """As it was before a browser sent it."""
+    return text.replace("\r\n", "\n")
 
 
 def _project(request: HttpRequest) -> Project | None:

@@ -89,6 +89,21 @@ def test_without_scripts_the_form_is_taken_into_the_text_and_shown_before_it_is_
     assert Experiment.objects.get().spec["repeats"] == 4
 
 
+def test_without_scripts_a_text_that_was_edited_is_not_overwritten_by_the_form_drawn_before(browser):
+    modelled_node()
+    drawn = (EXAMPLES / "modelled.yaml").read_text()
+    shown = browser.post(CHECK, {"document": drawn})
+    stale = {"set:name": control(shown, "set:name"), "set:repeats": control(shown, "set:repeats"), "drawn": drawn}
+    edited = drawn.replace("batching", "my own batching", 1)
+    assert browser.post("/experiments/new/", stale | {"document": edited}).status_code == 302
+    assert "my own batching" in Experiment.objects.get().name
+    # A control that was changed as well is taken into the edited text, and the rest of it stays.
+    response = browser.post("/experiments/new/", stale | {"document": edited, "set:repeats": "4"})
+    assert response.status_code == 200
+    assert parse_text(text_in(response))["repeats"] == 4
+    assert "my own batching" in parse_text(text_in(response))["name"]
+
+
 def test_a_refused_text_keeps_every_character_and_the_form_shows_it(browser):
     text = DEMO.replace("model: smollm2-135m-instruct", "model: no-such-model  # kept")
     response = browser.post("/experiments/new/", {"document": text})
