@@ -71,5 +71,7 @@ def test_a_chip_of_an_unseen_family_stays_uncalibrated() -> None:
 def test_a_persistent_kernel_spends_less_per_layer_and_an_unknown_engine_is_refused() -> None:
     steps = {name: CostModel(H100, SMOLLM2, "bf16", name).step([Piece(100, 1)]).duration_s for name in ("Kog", "vLLM")}
     assert steps["Kog"] < steps["vLLM"] / 3
+    described = CostModel(H100, SMOLLM2, "bf16", "Kog").tuning
+    assert described is not None and described.state == "uncalibrated" and not described.errors
     with pytest.raises(ProfileError, match=r"'vllm' is not known; allowed: vLLM"):
         CostModel(H100, SMOLLM2, "bf16", "vllm")
