@@ -17,7 +17,7 @@ from experiments.figures.run import live_figures, timeline_figure
 from experiments.figures.steps import steps_figure
 from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
-from experiments.selectors import attempts_of, records_after, shown_attempt
+from experiments.selectors import attempts_of, latest_sample, records_after, shown_attempt
 from experiments.services.cancelling import cancel_run
 from experiments.steps import shown_steps
 from experiments.waiting import explain_waiting
@@ -56,6 +56,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         "live": live_figures(modelled=modelled),
         "charts": CHARTS,
         "ended": run.state in RUN_ENDED,
+        "charted": run.state not in RUN_ENDED or (attempt and latest_sample(run.pk, attempt.number)),
         "expected": run.spec["workload"].get("num_requests"),
         "spec_text": json.dumps(run.spec, indent=2, ensure_ascii=False),
         "facts_text": json.dumps((attempt.report or {}).get("facts", {}), indent=2, ensure_ascii=False)

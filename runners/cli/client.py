@@ -7,7 +7,7 @@ down for a moment; a 429 waits as long as it says. It knows the API's error shap
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,12 +30,16 @@ Json = dict[str, Any]
 class Client:
     """`url` is the lab's address, `token` a person's API token. Raises Refused and Unreachable.
 
-    Paths are below `/api/v1`. Parameters that are None are left out; lists repeat.
+    Paths are below `/api/v1`. Parameters that are None are left out; lists repeat. `tell` hears why a request waits
+    before it goes again.
     """
 
-    def __init__(self, url: str, token: str, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, url: str, token: str, *, patience_s: float = PATIENCE_S, tell: Callable[[str], None] | None = None
+    ) -> None:
         self.url = url.rstrip("/")
         self.patience_s = patience_s
+        self._tell = tell or (lambda text: None)
         self._http = httpx.Client(
             base_url=f"{self.url}/api/v1",
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "inference-lab"},
@@ -137,6 +141,7 @@ class Client:
                 pause_s = waits.after(response, repeat)
             if pause_s is None:
                 raise failure
+            self._tell(f"{failure}; again in {pause_s:.0f} s")
             time.sleep(pause_s)
 
     def _failure(self, response: httpx.Response) -> Refused | Unreachable:

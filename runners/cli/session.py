@@ -36,7 +36,7 @@ class Session:
     @cached_property
     def client(self) -> Client:
         account = find_account(self.url)
-        return Client(account.url, account.token)
+        return Client(account.url, account.token, tell=lambda text: self.notes.print(text, style="dim", markup=False))
 
     @cached_property
     def console(self) -> Console:

@@ -26,6 +26,7 @@ const PARTS = {
 
 function plot() {
   redraw = 0;
+  if (!page.querySelector("#chart-throughput")) return; // ended without a sample
   const times = samples.map((sample) => sample.t_s);
   for (const [name, parts] of Object.entries(PARTS)) {
     const figure = figures[name];
@@ -121,7 +122,7 @@ function onMessage(message) {
 // What the server computes (figures, validity, timeline) is drawn by the server again when the run's state changes.
 function refresh(state) {
   page.dataset.state = state;
-  steps.setLive(state === "running");
+  steps?.setLive(state === "running");
   askAgain("#results", `${location.pathname}results`);
   askAgain("#state", `${location.pathname}state`);
 }
@@ -133,8 +134,9 @@ function onState(state) {
 }
 
 drawStatic();
-const steps = showSteps(document.getElementById("chart-steps"), `${location.pathname}steps`);
-steps.setLive(page.dataset.state === "running");
+const stepsChart = document.getElementById("chart-steps");
+const steps = stepsChart && showSteps(stepsChart, `${location.pathname}steps`);
+steps?.setLive(page.dataset.state === "running");
 if (figures && page.dataset.follow === "yes") {
   follow(() => `/ws/runs/${page.dataset.run}?after=${seen.attempt}-${seen.seq}`, onMessage, onState);
 }

@@ -9,7 +9,7 @@ import random
 import pytest
 from control_plane import submit
 from django.db import connection
-from modelled_node import MODELLED, figure, text_of
+from modelled_node import MODELLED, figure, modelled_node, text_of
 
 from experiments.models import Experiment, StepRecord
 from experiments.steps import shown_steps
@@ -107,3 +107,11 @@ def test_modelled_samples_account_for_every_block(browser, finished: Experiment)
         told = [json.loads(row[0]) for row in cursor.fetchall()]
     totals = {sum(one["owners"].values()) + one["others"] + one["shared"] + one["cached"] + one["free"] for one in told}
     assert len(totals) == 1 and totals != {0}
+
+
+def test_a_run_that_ended_without_a_sample_has_no_empty_charts(browser, project, researcher):
+    modelled_node()
+    run = submit(project, researcher, **MODELLED).runs.first()
+    assert "chart-throughput" in text_of(browser.get(f"/runs/{run.pk}/"))
+    browser.post(f"/runs/{run.pk}/cancel")
+    assert "chart-throughput" not in text_of(browser.get(f"/runs/{run.pk}/"))

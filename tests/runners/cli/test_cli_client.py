@@ -98,8 +98,10 @@ def test_too_many_requests_wait_as_long_as_the_lab_says(
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
     script.say((429, {"detail": "slow"}, {"Retry-After": "7"}), (429, {"detail": "slow"}, {"Retry-After": "900"}), 200)
-    lab.post("/runs/1/cancel")
+    said: list[str] = []
+    Client(lab.url, "t", tell=said.append).post("/runs/1/cancel")
     assert slept == [7.0, client_module.LONGEST_RETRY_AFTER_S]
+    assert said[0] == "slow (429); again in 7 s"
 
 
 def test_too_many_requests_for_too_long_is_a_refusal(
