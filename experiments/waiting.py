@@ -33,8 +33,12 @@ def _explain(run: Run, nodes: list[Node]) -> str:
     fitting = [node for node in nodes if matches(demand, node_view(node))]
     if not fitting:
         return "no node that matches is registered any more"
-    states = ", ".join(f"{node.name} {WORDS[NodeState(node.state)]}" for node in fitting[:5])
+    states = ", ".join(f"{node.name} {_words(node)}" for node in fitting[:5])
     more = f" and {len(fitting) - 5} more" if len(fitting) > 5 else ""
-    if any(node.state in UP for node in fitting):
+    if any(node.state in UP and not node.fault for node in fitting):
         return f"waiting for its turn: {states}{more}"
     return f"no node that matches is up: {states}{more}"
+
+
+def _words(node: Node) -> str:
+    return f"can take no run ({node.fault})" if node.fault else WORDS[NodeState(node.state)]

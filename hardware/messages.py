@@ -23,10 +23,7 @@ def _is_small(value: dict[str, Any]) -> dict[str, Any]:
 
 Facts = Annotated[dict[str, Any], AfterValidator(_is_small)]
 Version = Annotated[str, Field(max_length=80, pattern=r"^[\x20-\x7e]*$")]
-# Cut to what is kept, so that no fault is too long to be told.
-Fault = Annotated[
-    str, AfterValidator(lambda text: "".join(filter(str.isprintable, text))[:500]), Field(max_length=5000)
-]
+Fault = Annotated[str, Field(max_length=500), AfterValidator(lambda text: "".join(filter(str.isprintable, text)))]
 SpoolName = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,17}-[1-9][0-9]{0,8}$")]
 
 

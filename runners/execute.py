@@ -14,6 +14,7 @@ import platform
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from runners.execution.measured import execute_measured
 from runners.execution.modelled import execute_modelled
 from runners.execution.peaks import read_peaks
 from runners.spec import RunSpec
-from runners.spool import SpoolWriter
+from runners.spool import SpoolFull, SpoolWriter
 
 STOPPED = 128 + signal.SIGTERM
 REST_WAIT_S = 5.0
@@ -51,16 +52,19 @@ def main(argv: list[str] | None = None) -> int:
             report = asyncio.run(execute(spec, options.models, journal, facts))
     except asyncio.CancelledError:
         return STOPPED
+    except SpoolFull as error:
+        report = failure(str(error), error.retry, facts, options.modelled)
     except RunFailed as error:
         report = failure(str(error), error.retry, facts, options.modelled)
     except MemoryError:
         report = failure("this machine has too little memory for the run", True, facts, options.modelled)
     except Exception as error:
         # A fault of ours: the run is reported with it, and the whole trace goes to the agent's log of the run.
-        traceback.print_exc()
+        note(traceback.format_exc())
         report = failure(f"the run broke down: {type(error).__name__}: {error}", False, facts, options.modelled)
     if not processes.end_rest_of_group(REST_WAIT_S):
-        journal.log("error", "execute", "processes of this run are left, and can't be killed")
+        with suppress(SpoolFull):
+            journal.log("error", "execute", "processes of this run are left, and can't be killed")
     journal.close_with(report)
     return 0
 
@@ -102,8 +106,14 @@ def provenance() -> dict[str, Any]:
 
 
 def failure(message: str, retry: bool, facts: dict[str, Any], modelled: bool) -> Report:
-    print(f"error: {message}", file=sys.stderr)
+    note(f"error: {message}")
     return Report(outcome="failed", error=message, retry=retry, facts=facts, modelled=modelled)
+
+
+def note(text: str) -> None:
+    """Into the agent's log of the run, a file that a full disk does not take: the report matters more."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

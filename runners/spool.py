@@ -17,6 +17,9 @@ from typing import NamedTuple
 from runners.events import EVENT, AnyEvent, Report
 
 SUFFIX = ".jsonl"
+RESERVE = ".reserve"
+"""A file in the spools' folder that holds room for reports: whoever has to write one on a full disk removes it."""
+RESERVE_BYTES = 1 << 20
 _NAME = re.compile(r"(\d+)-(\d+)")
 
 
@@ -38,6 +41,17 @@ class AttemptKey(NamedTuple):
         return cls(int(found[1]), int(found[2]))
 
 
+class SpoolFull(Exception):
+    """The disk takes no more events. All that were appended before are whole; nothing of these is there."""
+
+    retry = False
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"no room for the run's events in {path.parent} of the node: {error.strerror}; make room there"
+        )
+
+
 class SpoolComplete(Exception):
     """The spool already ends in a Report; nothing comes after an attempt's last event."""
 
@@ -54,32 +68,68 @@ class SpoolWriter:
     """Appends events to a spool, numbering on from what the file holds. Not for two writers at once."""
 
     def __init__(self, path: Path) -> None:
+        """Raises SpoolComplete, SpoolFull."""
         end = seal(path)
         if end.report is not None:
             raise SpoolComplete(f"{path.name} already ends in a report")
         self.path = path
         self.events = end.events
         self.complete = False
-        self._file = path.open("ab")
+        try:
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise SpoolFull(path, error) from error
+        self._size = path.stat().st_size
 
     def append(self, events: Iterable[AnyEvent]) -> None:
-        """Appends in order; readers see them when this returns."""
+        """Appends in order, all or none; readers see them when this returns. Raises SpoolFull."""
         lines = [event.model_dump_json().encode() + b"\n" for event in events]
         if self.complete:
             raise SpoolComplete(f"{self.path.name} already ends in a report")
-        self._file.write(b"".join(lines))
-        self._file.flush()
+        self._write(b"".join(lines))
         self.events += len(lines)
 
+    def _write(self, content: bytes) -> None:
+        left = memoryview(content)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            self._file.truncate(self._size)
+            raise SpoolFull(self.path, error) from error
+        self._size += len(content)
+
     def close_with(self, report: Report) -> None:
-        """Appends the attempt's last event, with the count of all of them, and makes the file durable."""
-        self.append([report.model_copy(update={"events": self.events + 1})])
+        """Appends the attempt's last event, with the count of all of them, and makes the file durable. On a full disk
+        the room that is kept for this is used. Raises SpoolFull where there is none."""
+        last = [report.model_copy(update={"events": self.events + 1})]
+        try:
+            self.append(last)
+        except SpoolFull:
+            (self.path.parent / RESERVE).unlink(missing_ok=True)
+            self.append(last)
         self.complete = True
         os.fsync(self._file.fileno())
         self.close()
 
     def close(self) -> None:
         self._file.close()
+
+
+def keep_reserve(folder: Path) -> bool:
+    """Keeps room for reports in the spools' folder; False where the disk has too little."""
+    path = folder / RESERVE
+    if path.exists():
+        return True
+    draft = folder / f"{RESERVE}.new"
+    try:
+        with draft.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+        draft.rename(path)
+    except OSError:  # whatever the disk says: there is no room that could be counted on
+        draft.unlink(missing_ok=True)
+        return False
+    return True
 
 
 def seal(path: Path) -> SpoolEnd:

@@ -91,12 +91,16 @@ class NodeHome:
         return content
 
     def write_json(self, name: str, content: dict[str, Any]) -> Path:
-        """Writes it whole or not at all, for the owner's eyes alone (mkstemp makes mode 0600)."""
+        """Writes it whole or not at all, for the owner's eyes alone (mkstemp makes mode 0600). Raises OSError."""
         path = self.root / name
         descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(content, file)
-        os.replace(draft, path)
+        try:
+            with os.fdopen(descriptor, "w") as file:
+                json.dump(content, file)
+            os.replace(draft, path)
+        except OSError:
+            os.unlink(draft)
+            raise
         return path
 
     def spool(self, key: AttemptKey) -> Path:

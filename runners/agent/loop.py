@@ -18,17 +18,21 @@ from runners.agent.broker import StreamBroker
 from runners.agent.control import CancelOrder, ControlError, ControlPlane, HeartbeatReply, Refused
 from runners.agent.held import HeldModels
 from runners.agent.home import Credentials, NodeHome
+from runners.agent.last_words import LastWords
 from runners.agent.lease import Lease, LeaseThread
 from runners.agent.publish import Publisher, PublisherThread
-from runners.agent.run_process import Ending, RunProcess, clear_leftovers, give_last_word
+from runners.agent.run_process import LEFT_BY_AGENT, Ending, RunProcess, clear_leftovers
 from runners.agent.survey import Survey
 from runners.agent.worker import Worker
+from runners.models.errors import NO_ROOM
 from runners.spool import AttemptKey
 
 TICK_S = 0.1
 STOP_RUN_S = 5.5
 SEND_REST_S = 1.0
 LAST_HEARTBEAT_S = 1.0
+MOST_OF_FAULT = 500
+"""Characters of a node's fault that a heartbeat takes."""
 CLEAN_END, BANISHED = 0, 3
 
 log = logging.getLogger(__name__)
@@ -79,6 +83,7 @@ class Agent:
         self._run: RunProcess | None = None
         self._next: HandOver | None = None
         self._ended: frozenset[AttemptKey] = frozenset()
+        self._last_words = LastWords(home)
         self._held = HeldModels(models_dir)
         self._news: dict[str, Any] = {"models": self._held.news(now=True)}
         if credentials.modelled:
@@ -92,6 +97,7 @@ class Agent:
             "spools": [str(key) for key in self._home.spooled()],
             "ended": [key._asdict() for key in sorted(ended)],
             "agent_version": self._version,
+            "fault": self._last_words.fault[:MOST_OF_FAULT],
             **self._news,
         }
 
@@ -111,7 +117,9 @@ class Agent:
     # The loop --------------------------------------------------------------------------------------------------------
     def run(self) -> int:
         """Works until it is told to stop (0) or the lab no longer knows this node, or its version (3)."""
-        self._ended = frozenset(clear_leftovers(self._home))
+        self._last_words.retry()
+        for key in clear_leftovers(self._home):
+            self._close_without_run(key, LEFT_BY_AGENT)
         self._lease_thread.start()
         self._publisher_thread.start()
         log.info("node %s (%s) works for %s", self._credentials.node, self._credentials.kind, self._credentials.url)
@@ -141,6 +149,7 @@ class Agent:
             case HandOver():
                 self._take_over(message)
         self._look_after_run()
+        self._look_after_last_words()
         self._look_after_worker()
         self._look_after_models()
         return None
@@ -166,8 +175,8 @@ class Agent:
         elif self._next and self._next.key == order.key:
             self._next = None
             self._close_without_run(order.key, ending)
-        elif order.key not in self._home.spooled():
-            # Nothing of it is here, nor being claimed: no process is left. The next heartbeat says so.
+        elif order.key in self._last_words.unsaid or order.key not in self._home.spooled():
+            # Nothing of it runs, nor is it being claimed: no process is left. The next heartbeat says so.
             self._ended |= {order.key}
 
     def _take_over(self, given: HandOver) -> None:
@@ -183,16 +192,32 @@ class Agent:
         if self._run is not None:
             if self._lease.expired:
                 self._run.end(Ending("failed", "the lab did not answer until the node's lease ran out", retry=True))
-            if not self._run.poll():
+            ending = self._run.poll()
+            if ending is None:
                 return
             ended, self._run = self._run, None
-            self._close(ended.key)
+            self._close_without_run(ended.key, ending)
         if self._next is not None:
             given, self._next = self._next, None
             assert given.spec is not None
-            log.info("run %d, attempt %d: starting", given.key.run_id, given.key.attempt)
-            modelled = self._credentials.modelled
-            self._run = RunProcess(self._home, given.key, given.spec, self._models_dir, modelled)
+            self._start(given.key, given.spec)
+
+    def _start(self, key: AttemptKey, spec: dict[str, Any]) -> None:
+        log.info("run %d, attempt %d: starting", key.run_id, key.attempt)
+        try:
+            self._run = RunProcess(self._home, key, spec, self._models_dir, self._credentials.modelled)
+        except OSError as error:
+            # A full disk stays full until somebody makes room: another try here would fail alike.
+            retry = error.errno not in NO_ROOM
+            self._close_without_run(key, Ending("failed", f"the node could not start the run: {error}", retry))
+            return
+        self._lease_thread.beat_soon()
+
+    def _look_after_last_words(self) -> None:
+        had_room = not self._last_words.fault
+        for key in self._last_words.retry():
+            self._close(key)
+        if had_room is bool(self._last_words.fault):
             self._lease_thread.beat_soon()
 
     def _look_after_worker(self) -> None:
@@ -233,8 +258,8 @@ class Agent:
         return any(one is not None and one.key == key for one in (self._run, self._next))
 
     def _close_without_run(self, key: AttemptKey, ending: Ending) -> None:
-        give_last_word(self._home, key, ending)
-        self._close(key)
+        if self._last_words.say(key, ending):
+            self._close(key)
 
     def _close(self, key: AttemptKey) -> None:
         self._ended |= {key}
@@ -265,10 +290,10 @@ class Agent:
             return
         self._run.end(ending)
         deadline = time.monotonic() + STOP_RUN_S
-        while not self._run.poll():
+        while (ended := self._run.poll()) is None:
             if time.monotonic() > deadline:
                 log.error("processes of attempt %s are left", self._run.key)
                 return
             time.sleep(TICK_S / 2)
-        ended, self._run = self._run, None
-        self._close(ended.key)
+        key, self._run = self._run.key, None
+        self._close_without_run(key, ended)

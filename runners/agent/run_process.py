@@ -37,15 +37,20 @@ class Ending:
     retry: bool
 
 
+LEFT_BY_AGENT = Ending("failed", "the node's agent ended while the run was under way", retry=True)
+
+
 class RunProcess:
     """One attempt under way. Not thread-safe; starts its process on the caller's thread, which must outlive it."""
 
     def __init__(self, home: NodeHome, key: AttemptKey, spec: dict[str, Any], models_dir: Path, modelled: bool) -> None:
+        """Raises OSError where it can't be started."""
         self.key = key
         self._home = home
         self._ending: Ending | None = None
         self._term_sent_s: float | None = None
         spec_file = home.write_json(f"spool/{key}.spec.json", spec)
+        output = home.log(key).open("ab")
         guard, lifeline = os.pipe()
         self._lifeline: int | None = lifeline
         command = [
@@ -54,7 +59,7 @@ class RunProcess:
             *(["--modelled"] if modelled else []),
         ]  # fmt: skip
         try:
-            with home.log(key).open("ab") as output:
+            with output:
                 self._process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -76,21 +81,21 @@ class RunProcess:
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGTERM)
 
-    def poll(self) -> bool:
-        """Looks after it without waiting. True once no process of the attempt is left and its spool has a Report."""
+    def poll(self) -> Ending | None:
+        """Looks after it without waiting. Once no process of the attempt is left: how it ended, where its own process
+        has not said so itself."""
         if self._process.poll() is None:
             if self._term_sent_s is not None and time.monotonic() - self._term_sent_s > TERM_GRACE_S:
                 processes.signal_group(self.pid, signal.SIGKILL)
-            return False
+            return None
         # The leader is gone: whoever of its group is left has nothing more to say.
         processes.signal_group(self.pid, signal.SIGKILL)
         if processes.group_is_alive(self.pid) or not processes.kill_marked(self._home.mark(self.key), KILL_WAIT_S):
-            return False
+            return None
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
-        give_last_word(self._home, self.key, self._ending or self._found_dead())
-        return True
+        return self._ending or self._found_dead()
 
     def _found_dead(self) -> Ending:
         code = self._process.returncode
@@ -99,7 +104,7 @@ class RunProcess:
 
 
 def give_last_word(home: NodeHome, key: AttemptKey, ending: Ending) -> None:
-    """Writes the attempt's Report where its own process did not. Only when no process of it is left."""
+    """Writes the attempt's Report where its own process did not, and no process of it is left. Raises SpoolFull."""
     try:
         writer = SpoolWriter(home.spool(key))
     except SpoolComplete:
@@ -109,12 +114,11 @@ def give_last_word(home: NodeHome, key: AttemptKey, ending: Ending) -> None:
 
 
 def clear_leftovers(home: NodeHome) -> list[AttemptKey]:
-    """Kills what an earlier agent left running, and gives the last word of every attempt that has none."""
+    """Kills what an earlier agent left running; the attempts that have a spool here. Their last word may be missing."""
     keys = home.spooled()
     for key in keys:
         if not processes.kill_marked(home.mark(key), KILL_WAIT_S):
             raise RuntimeError(f"processes of attempt {key} can't be killed")
-        give_last_word(home, key, Ending("failed", "the node's agent ended while the run was under way", True))
     return keys
 
 

@@ -58,7 +58,7 @@ class Survey:
         else:
             self.ceilings = result
             if result is not None:
-                self._home.write_json(CEILINGS_FILE, result)
+                self._keep_ceilings(result)
         self._step = "done"
 
     def stop(self) -> None:
@@ -85,6 +85,12 @@ class Survey:
         said = self._errors.read_text(errors="replace").strip()[-KEPT_CHARACTERS:]
         log.error("%s failed with status %s: %s", self._step, self._process.returncode, said)
         return None
+
+    def _keep_ceilings(self, result: dict[str, Any]) -> None:
+        try:
+            self._home.write_json(CEILINGS_FILE, result)
+        except OSError as error:
+            log.error("the ceilings are not kept, and are measured again at the next start: %s", error)
 
     def _known_ceilings(self) -> dict[str, Any] | None:
         known = self._home.read_json(CEILINGS_FILE)

@@ -63,12 +63,14 @@ class Desk:
 
     def take(self, key: AttemptKey) -> str:
         """Claims the attempt and has it run. Says, for the log, what came of it."""
-        spool = self._home.spool(key)
+        spool, fault = self._home.spool(key), ""
         try:
             # Made before the claim: should this process die now, the agent finds it and reports the attempt.
             spool.touch(mode=0o600, exist_ok=False)
         except FileExistsError:
             return "is here already; the message is ignored"
+        except OSError as error:
+            fault = f"the node can't keep the run's events: {error}"
         try:
             spec = self._claim(key)
         except Refused as refusal:
@@ -77,6 +79,9 @@ class Desk:
         except ControlError as error:
             self._agent.hand_over(key, error=f"the claim was not answered: {error}", retry=error.retry)
             return f"could not be claimed: {error}"
+        if fault:
+            self._agent.hand_over(key, error=fault, retry=False)
+            return f"could not be started: {fault}"
         self._agent.hand_over(key, spec=spec.model_dump(mode="json"))
         return "has ended"
 

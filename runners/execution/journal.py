@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Literal
 
 from runners.events import AnyEvent, Log, Report, Status
-from runners.spool import SpoolWriter
+from runners.spool import SpoolFull, SpoolWriter
 
 MAX_LOG_LINES = 500
 MAX_LINE_CHARACTERS = 2000
@@ -40,9 +41,10 @@ class Journal:
             self.add(Log(wall_s=time.time(), level=level, source=source, message=text))
 
     def close_with(self, report: Report) -> None:
-        """The last event. Says first how many log lines were left out."""
+        """The last event. Says first how many log lines were left out, where the disk has room for that."""
         left_out = self._log_lines - MAX_LOG_LINES
         if left_out > 0:
             text = f"{left_out} more lines were left out"
-            self.add(Log(wall_s=time.time(), level="warning", source="execute", message=text))
+            with suppress(SpoolFull):
+                self.add(Log(wall_s=time.time(), level="warning", source="execute", message=text))
         self._writer.close_with(report)

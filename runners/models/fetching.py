@@ -183,5 +183,6 @@ def _require_room(directory: Path, needed_bytes: int) -> None:
 
 def _explained(error: OSError, model: ModelEntry, directory: Path) -> DiskFull | FetchFailed:
     if error.errno in NO_ROOM:
-        return DiskFull(directory, model.bytes, shutil.disk_usage(directory).free)
+        there = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
+        return DiskFull(directory, model.bytes, shutil.disk_usage(there).free)
     return FetchFailed(f"model {model.name} could not be kept in {directory}: {error}")

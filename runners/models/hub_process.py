@@ -25,6 +25,8 @@ from huggingface_hub.errors import (
 from runners.models.errors import NO_ROOM
 
 TOO_MANY, SERVER_FAULT = 429, 500
+DENIED = (401, 403)
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 def main(arguments: list[str]) -> int:
@@ -89,8 +91,10 @@ def _explain(what: str, error: Exception) -> tuple[str, bool]:
         case HfHubHTTPError() if error.response is not None:
             status = error.response.status_code
             retry = status >= SERVER_FAULT or status == TOO_MANY
-            return f"the hub at {hub} answers with status {status} for {what}", retry
-    return f"the hub at {hub} did not give {what}: {_short(error)}", True
+            key = ": it may be private (HF_TOKEN on this machine)" if status in DENIED else ""
+            return f"the hub at {hub} answers with status {status} for {what}{key}", retry
+    # A certificate that is not trusted now is not trusted a moment later either.
+    return f"the hub at {hub} did not give {what}: {_short(error)}", UNTRUSTED not in str(error)
 
 
 def _short(error: BaseException) -> str:

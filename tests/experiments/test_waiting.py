@@ -6,6 +6,7 @@ import pytest
 from control_plane import ready_node, submit, team
 
 from experiments.models import Run
+from experiments.services import place_runs
 from experiments.waiting import explain_waiting
 from hardware.models import Node
 
@@ -32,6 +33,14 @@ def why(state: str) -> str:
 )
 def test_the_sentence_names_the_node_and_what_keeps_it(state: str, sentence: str) -> None:
     assert why(state) == sentence
+
+
+def test_a_node_with_a_fault_is_given_nothing_and_the_run_says_why() -> None:
+    ready_node("rack1")
+    Node.objects.update(fault="its disk is full")
+    run = submit(team()).runs.select_related("experiment").get()
+    assert place_runs() == 0
+    assert explain_waiting([run])[run.pk] == "no node that matches is up: rack1 can take no run (its disk is full)"
 
 
 def test_only_queued_runs_wait() -> None:

@@ -15,6 +15,7 @@ from experiments.dispatch import send_attempt
 from experiments.models import RequestRecord, Run
 from hardware.models import Node
 from hardware.services import retire
+from runners.spool import RESERVE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +41,7 @@ def test_runs_are_executed_and_every_event_is_stored_once(lab: Lab) -> None:
         assert attempt.report["modelled"] is True
         assert attempt.report["facts"]["calibration"] == "calibrated"
         assert RequestRecord.objects.filter(run_id=run.pk, phase="measured", status="ok").count() == 24
-    lab.wait_for(lambda: list((lab.home_of("n1") / "spool").iterdir()) == [])
+    lab.wait_for(lambda: [path.name for path in (lab.home_of("n1") / "spool").iterdir()] == [RESERVE])
 
 
 def test_a_message_that_comes_twice_starts_nothing_twice(lab: Lab) -> None:

@@ -77,6 +77,8 @@ def test_a_hub_that_no_one_answers_for_is_told_quickly_and_worth_a_retry(
         (404, "RepoNotFound", "no such repository", False),
         (404, "RevisionNotFound", "no such revision", False),
         (403, "GatedRepo", "accepted licence", False),
+        (401, "", "HF_TOKEN on this machine", False),
+        (429, "", "status 429", True),
         (500, "", "owner/tiny", True),
     ],
 )
