@@ -131,16 +131,16 @@ def calibrate_locally(chip: ChipRecord, runs: Sequence[Measured]) -> dict[str, d
         shape = ModelShape.from_mapping(run.spec.model.shape)
         splitter = Splitter(shape, FORMATS[run.spec.engine.weights], Parallel(), FORMATS["bf16"].bits)
         for step in run.steps:
-            works.append(splitter.split(_counts(shape, step)))
+            works.append(splitter.split(counts_of_step(shape, step)))
             durations.append(step.duration_s)
             narrow.append(run.spec.engine.weights == "int8")
     stacked, wanted, is_int8 = stack(works), np.log(durations), np.array(narrow)
-    peaks = _peaks(chip)
+    peaks = peaks_of(chip)
     names = [*FITTED, "gemm int8", "memory int8"]
 
     def values(parameters: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, Any]:
         factors = dict(zip(names, np.exp(parameters), strict=True))
-        found: dict[str, Any] = {name: value * factors.get(name, 1.0) for name, value in _priors().items()}
+        found: dict[str, Any] = {name: value * factors.get(name, 1.0) for name, value in starting_values().items()}
         for name in ("gemm", "memory"):
             found[name] = found[name] * np.where(is_int8, factors[f"{name} int8"], 1.0)
         return found
@@ -160,16 +160,18 @@ def calibrate_locally(chip: ChipRecord, runs: Sequence[Measured]) -> dict[str, d
     return out
 
 
-def _priors() -> dict[str, float]:
+def starting_values() -> dict[str, float]:
+    """Of the built-in engine, before anything is fitted."""
     return {name: item.prior for name, item in BY_NAME.items()} | dict(overrides_of("built-in"))
 
 
-def _peaks(chip: ChipRecord) -> Peaks:
+def peaks_of(chip: ChipRecord) -> Peaks:
+    """Of a chip alone: it has no link."""
     rate = (chip.dense_tflops["bf16"] or 0.0) * 1e12
     return Peaks(float(chip.memory.bandwidth_bytes_per_s or 0.0), rate, rate, 1.0)
 
 
-def _counts(shape: ModelShape, step: Step) -> Counts:
+def counts_of_step(shape: ModelShape, step: Step) -> Counts:
     """A step's counts as its event tells them: prompts are taken to start at their first token."""
     decodes, prompt = step.decode_tokens, step.prefill_tokens
     sequences = max(step.running, decodes, 1)
@@ -182,7 +184,7 @@ def _counts(shape: ModelShape, step: Step) -> Counts:
 def predict(chip: ChipRecord, spec: RunSpec, values: dict[str, float]) -> Metrics:
     """The same spec on a modelled node of those coefficients."""
     cost = CostModel(chip, ModelShape.from_mapping(spec.model.shape), spec.engine.weights)
-    speeds = make_speeds(_peaks(chip), values)
+    speeds = make_speeds(peaks_of(chip), values)
     cost.tuning = Tuning(speeds, 1.0, "built-in", "local", spec.engine.weights, "calibrated", "this machine")
     clock = VirtualClock()
     pool = plan_kv_pool(cost, spec.engine.block_size, spec.engine.max_num_seqs)
