@@ -125,7 +125,8 @@ def test_a_hub_that_falls_silent_is_given_up(hub: Hub, tmp_path: Path, monkeypat
 
 def test_far_more_than_was_registered_is_not_taken(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "SLACK_BYTES", 0)
-    hub.files["model.safetensors"], hub.silent_after = b"x" * 2_000_000, 1_000_000
+    # The client writes 10 MiB at a time: less than that would never be seen on the disk.
+    hub.files["model.safetensors"], hub.silent_after = bytes(25_000_000), 22_000_000
     error = failed(tmp_path / "models")
     assert isinstance(error, SourceRefused) and "expected were" in str(error)
 
