@@ -1,4 +1,4 @@
-"""How far a modelled figure may be off: the error that its cost model's calibration had on results it was not fitted on.
+"""How far a modelled figure may be off: the error that its cost model had on published results it was not fitted on.
 
 A figure is bounded where the calibration knows the error of its quantity; any other has no interval and is called
 "uncalibrated". The band holds 90 % of measured figures. Seeds do not enter: their spread says nothing of the model.

@@ -63,9 +63,7 @@ def send_attempts(attempt_ids: Iterable[int]) -> None:
 
 def _free_nodes(now: dt.datetime) -> list[FreeNode]:
     """Nodes that hold a lease, have nothing to do and no fault; those idle for longest come first."""
-    leased = Node.objects.filter(
-        state=NodeState.ONLINE, fault="", last_seen_at__gt=now - dt.timedelta(seconds=LEASE_S)
-    )
+    leased = Node.objects.filter(state=NodeState.ONLINE, fault="", last_seen_at__gt=now - dt.timedelta(seconds=LEASE_S))
     idle = leased.exclude(attempts__state__in=ATTEMPT_LIVE).annotate(last=Max("attempts__ended_at"))
     ordered = idle.select_related("chip").order_by(F("last").asc(nulls_first=True), "pk")
     return [node_view(node) for node in ordered]
