@@ -46,8 +46,9 @@ def sign_in(page: Page, lab: WholeLab) -> None:
 def wait_for_points(page: Page, at_least: int) -> int:
     """Waits until the run's charts show that many points; how many they show. A run that ends before fails the test."""
     page.wait_for_function(
-        "least => { const run = document.querySelector('[data-run]').dataset;"
-        " return Number(run.points ?? 0) >= least || run.state === 'end'; }",
+        # A page that has just been gone to may not be parsed up to there.
+        "least => { const run = document.querySelector('[data-run]')?.dataset;"
+        " return run && (Number(run.points ?? 0) >= least || run.state === 'end'); }",
         arg=at_least,
         timeout=RUN_MS,
     )
@@ -88,7 +89,8 @@ def watch_shifts(page: Page) -> None:
       window.shifts = [];
       new PerformanceObserver((list) => {
         for (const shift of list.getEntries()) {
-          if (shift.hadRecentInput) continue;
+          // A thousandth of the screen: a count that grows by a digit at the right end of its line moves that far.
+          if (shift.hadRecentInput || shift.value < 0.001) continue;
           const moved = shift.sources.map(({ node }) => node?.outerHTML?.slice(0, 120) ?? node?.textContent ?? "?");
           window.shifts.push(`${shift.value.toFixed(4)}: ${moved.join(" | ")}`);
         }
