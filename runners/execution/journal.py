@@ -41,10 +41,15 @@ class Journal:
             self.add(Log(wall_s=time.time(), level=level, source=source, message=text))
 
     def close_with(self, report: Report) -> None:
-        """The last event. Says first how many log lines were left out, where the disk has room for that."""
+        """The last event. Before it the log says how many lines were left out and what ended the run, where the disk
+        has room for that."""
         left_out = self._log_lines - MAX_LOG_LINES
         if left_out > 0:
-            text = f"{left_out} more lines were left out"
-            with suppress(SpoolFull):
-                self.add(Log(wall_s=time.time(), level="warning", source="execute", message=text))
+            self._say_last("warning", f"{left_out} more lines were left out")
+        if report.error:
+            self._say_last("error", report.error[:MAX_LINE_CHARACTERS])
         self._writer.close_with(report)
+
+    def _say_last(self, level: Level, text: str) -> None:
+        with suppress(SpoolFull):
+            self.add(Log(wall_s=time.time(), level=level, source="execute", message=text))

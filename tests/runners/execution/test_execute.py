@@ -148,10 +148,12 @@ def test_a_spec_that_cannot_be_read_is_reported_and_not_retried(
     assert report.error is not None and "spec can't be read" in report.error
 
 
-def test_a_model_that_is_not_registered_is_named(start: Callable[..., Run]) -> None:
-    report = start(spec(model={"name": "gpt-9", "sha256": "0", "shape": {}})).report()
+def test_a_model_that_is_not_registered_is_named_in_the_report_and_in_the_runs_log(start: Callable[..., Run]) -> None:
+    run = start(spec(model={"name": "gpt-9", "sha256": "0", "shape": {}}))
+    report = run.report()
     assert report.outcome == "failed" and not report.retry
     assert report.error is not None and "'gpt-9'" in report.error
+    assert [(line.level, line.message) for line in run.of(Log)][-1] == ("error", report.error)
 
 
 def test_a_model_file_with_another_hash_is_refused(
