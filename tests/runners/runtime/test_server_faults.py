@@ -67,7 +67,7 @@ def test_clients_that_hang_up_free_their_blocks(server: ServerProcess) -> None:
     for stream in streams:
         stream.hang_up()
     wait_until(lambda: nothing_held(server))
-    assert len(steps_after(server, before)) < 1500
+    assert sum(step["decode_tokens"] for step in steps_after(server, before)) < len(streams) * LONG["max_tokens"]
     assert server.complete("still there", max_tokens=2).status == 200
 
 

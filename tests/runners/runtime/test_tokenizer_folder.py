@@ -20,6 +20,8 @@ from transformers import AutoTokenizer, GemmaTokenizer, LlamaTokenizer, PreTrain
 from runners.runtime.model_file import ModelFileError
 from runners.runtime.tokenizer import Tokenizer
 
+del os.environ["HF_HUB_OFFLINE"]  # read by now; tests of the hub start processes that must not inherit it
+
 TEMPLATE = (
     "{{ bos_token }}{% if tools %}<tools>{{ tools | tojson }}</tools>\n{% endif %}"
     "{%- for message in messages %}<|im_start|>{{ message.role }}\n{% generation %}{{ message['content'] }}"

@@ -30,6 +30,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from runners.runtime.gguf_file import ModelFileError
 from runners.runtime.tokenizer import TextError, Tokenizer
 
+del os.environ["HF_HUB_OFFLINE"]  # read by now; tests of the hub start processes that must not inherit it
+
 LOADED = {
     "llama-bpe": "llama", "smaug-bpe": "llama", "qwen2": "qwen2", "deepseek-r1-qwen": "qwen2", "tekken": "llama",
     "gpt-2": "gpt2",
