@@ -32,21 +32,20 @@ def store_results(run: Run) -> None:
     attempt = run.final_attempt
     if attempt is None:
         return
-    spec = RunSpec.model_validate(run.spec)
-    requests = load_records(RequestRecord, events.RequestRecord, attempt)
-    summary = summarize(
-        requests,
+    found = summarize(
+        load_records(RequestRecord, events.RequestRecord, attempt),
         load_records(Sample, events.Sample, attempt),
         load_records(StepRecord, events.Step, attempt),
         report_of(attempt),
-        spec,
+        RunSpec.model_validate(run.spec),
         attempt=attempt.number,
-    ).as_json()
+    )
+    summary = found.as_json()
     summary["reasons"] += [reason.as_json() for reason in evidence_gaps(attempt)]
     summary["valid"] = not summary["reasons"]
     Run.objects.filter(id=run.id).update(
         summary=summary,
-        distributions=distributions(requests, spec),
+        distributions=distributions(found.latencies),
         valid=summary["valid"],
         reasons=[reason["code"] for reason in summary["reasons"]],
     )

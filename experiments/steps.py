@@ -6,11 +6,12 @@ many they are: peaks stay, and a narrower span gives the steps themselves.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
+
+from runners.events import Step
 
 PLACES = 600
 
@@ -21,9 +22,9 @@ WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(low)s AND star
 
 # Of each place the step with the most tokens, the longest among equals.
 _PLACES = """
-SELECT DISTINCT ON (place) count(*) OVER (PARTITION BY place), start_s, data
+SELECT DISTINCT ON (place) count(*) OVER (PARTITION BY place), data
 FROM (
-    SELECT start_s, data, seq, least(%(places)s - 1,
+    SELECT data, seq, least(%(places)s - 1,
         floor(coalesce((start_s - %(first)s) / nullif(%(last)s - %(first)s, 0), 0) * %(places)s)) AS place
     FROM experiments_step
     WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(first)s AND start_s <= %(last)s
@@ -33,7 +34,7 @@ ORDER BY place,
 """
 
 _ALL = """
-SELECT 1, start_s, data FROM experiments_step
+SELECT 1, data FROM experiments_step
 WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(low)s AND start_s <= %(high)s ORDER BY start_s, seq
 """
 
@@ -43,13 +44,7 @@ class ShownStep:
     """A step, and how many steps it stands for (1: itself alone)."""
 
     steps: int
-    index: int
-    start_s: float
-    duration_s: float
-    prefill_tokens: int
-    decode_tokens: int
-    running: int
-    waiting: int
+    step: Step
 
 
 def shown_steps(
@@ -71,16 +66,6 @@ def shown_steps(
         return [_shown(*row) for row in cursor.fetchall()]
 
 
-def _shown(steps: int, start_s: float, data: dict[str, Any] | str) -> ShownStep:
+def _shown(steps: int, data: dict[str, Any] | str) -> ShownStep:
     # A raw cursor gives JSON as text.
-    step = json.loads(data) if isinstance(data, str) else data
-    return ShownStep(
-        steps=steps,
-        index=int(step["index"]),
-        start_s=start_s,
-        duration_s=float(step["duration_s"]),
-        prefill_tokens=int(step["prefill_tokens"]),
-        decode_tokens=int(step["decode_tokens"]),
-        running=int(step["running"]),
-        waiting=int(step["waiting"]),
-    )
+    return ShownStep(steps, Step.model_validate_json(data) if isinstance(data, str) else Step.model_validate(data))

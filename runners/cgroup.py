@@ -28,12 +28,8 @@ def cpu_quota_cores(root: Path = ROOT, membership: str | None = None) -> float |
 
 def memory_limit_bytes(root: Path = ROOT, membership: str | None = None) -> int | None:
     """The tightest memory limit of this process's cgroups."""
-    limits = []
-    for folder in _folders("memory", root, membership):
-        text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
-        if text.isdigit() and int(text) < NO_LIMIT_BYTES:
-            limits.append(int(text))
-    return min(limits, default=None)
+    limits = (_memory_limit_of(folder) for folder in _folders("memory", root, membership))
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def memory_headroom_bytes(root: Path = ROOT, membership: str | None = None) -> int | None:
@@ -41,14 +37,19 @@ def memory_headroom_bytes(root: Path = ROOT, membership: str | None = None) -> i
     way. The least of those with a limit."""
     rooms = []
     for folder in _folders("memory", root, membership):
-        limit = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
+        limit = _memory_limit_of(folder)
         used = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes")
-        if limit.isdigit() and used.isdigit() and int(limit) < NO_LIMIT_BYTES:
+        if limit is not None and used.isdigit():
             stat = dict(line.split() for line in _read(folder / "memory.stat").splitlines())
             prefix = "total_" if "total_inactive_file" in stat else ""
             cache = sum(int(stat.get(f"{prefix}{each}_file", 0)) for each in ("inactive", "active"))
-            rooms.append(max(int(limit) - max(int(used) - cache, 0), 0))
+            rooms.append(max(limit - max(int(used) - cache, 0), 0))
     return min(rooms, default=None)
+
+
+def _memory_limit_of(folder: Path) -> int | None:
+    text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
+    return int(text) if text.isdigit() and int(text) < NO_LIMIT_BYTES else None
 
 
 def throttling(root: Path = ROOT, membership: str | None = None) -> dict[str, float] | None:

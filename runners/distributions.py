@@ -6,24 +6,20 @@ drawn and pooled without a look at the records. Definitions of the latencies are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from runners.events import RequestRecord
-from runners.metrics import latency_values
-from runners.spec import RunSpec
 
 GRID: tuple[float, ...] = (0.0, 0.1, 0.5, *(float(p) for p in range(1, 100)), 99.5, 99.9, 100.0)
 """Percent at which quantiles are kept: every whole one, and finer at both ends."""
 
 
-def distributions(requests: Sequence[RequestRecord], spec: RunSpec) -> dict[str, dict[str, Any]]:
-    """`{metric: {"n", "quantiles"}}` over measured, successful requests; quantiles in s (tok/s for interactivity) at
+def distributions(latencies: Mapping[str, Sequence[float]]) -> dict[str, dict[str, Any]]:
+    """`{metric: {"n", "quantiles"}}` of each latency's values (`runners.metrics.latency_values`), in their unit at
     GRID, by linear interpolation as the percentiles of the summary. A latency without a value is left out."""
     return {
         name: {"n": len(values), "quantiles": np.percentile(np.asarray(values), GRID).tolist()}
-        for name, values in latency_values(requests, spec).items()
+        for name, values in latencies.items()
         if values
     }

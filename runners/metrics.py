@@ -6,7 +6,7 @@ What makes a run invalid is in `runners.validity`; bytes and FLOPs of a step are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -43,9 +43,12 @@ class Metric:
 
 @dataclass(frozen=True)
 class Summary:
+    """`latencies` are the values behind the latency figures (see `latency_values`); they are no part of the JSON."""
+
     metrics: dict[str, Metric]
     reasons: tuple[Reason, ...]
     modelled: bool
+    latencies: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def valid(self) -> bool:
@@ -87,13 +90,14 @@ def summarize(
     """Figures over the measured window `[report.window_start_s, report.window_end_s]`, and the run's validity."""
     measured = [record for record in requests if record.phase == "measured"]
     inside = [step for step in steps if _in_window(step, report)]
+    latencies = latency_values(measured, spec)
     metrics = {
-        **_latency_metrics(measured, spec),
+        **_latency_metrics(latencies),
         **_rate_metrics(measured, report, spec),
         **_runtime_metrics(measured, inside, report, spec),
     }
     reasons = find_reasons(requests, samples, inside, report, spec, attempt=attempt)
-    return Summary(metrics, tuple(reasons), report.modelled)
+    return Summary(metrics, tuple(reasons), report.modelled, latencies)
 
 
 def _in_window(step: Step, report: Report) -> bool:
@@ -225,8 +229,7 @@ def latency_values(requests: Sequence[RequestRecord], spec: RunSpec) -> dict[str
     return values
 
 
-def _latency_metrics(measured: Sequence[RequestRecord], spec: RunSpec) -> dict[str, Metric]:
-    values = latency_values(measured, spec)
+def _latency_metrics(values: Mapping[str, Sequence[float]]) -> dict[str, Metric]:
     units = {"interactivity": "tok/s"}
     metrics = {name: _distribution(found, units.get(name, "s")) for name, found in values.items()}
     return metrics | {"interactivity": _slow_tail(metrics["interactivity"], values["interactivity"])}

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from runners.events import Report, Step
+from runners.precision import BYTES_PER_KV, BYTES_PER_WEIGHT
 from runners.spec import RunSpec
-
-BYTES_PER_WEIGHT = {"bf16": 2.0, "int8": 1.0}
-BYTES_PER_KV = {"bf16": 2.0}
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,17 @@ class LinearWeights:
         return self.dense + self.expert_layers * self.experts_per_token * self.expert
 
     def touched(self, num_tokens: int) -> float:
-        """Those of the layers that a step of so many tokens reads, as expected if each token chooses its experts evenly
-        and by itself. Real routing is uneven and reaches fewer."""
+        """Those of the layers that a step of so many tokens reads, as expected."""
         if not self.experts:
             return self.dense
-        missed = (1.0 - self.experts_per_token / self.experts) ** num_tokens
-        return self.dense + self.expert_layers * self.experts * (1.0 - missed) * self.expert
+        reached = share_reached(self.experts, self.experts_per_token, num_tokens)
+        return self.dense + self.expert_layers * self.experts * reached * self.expert
+
+
+def share_reached(experts: int, experts_per_token: int, num_tokens: float) -> float:
+    """The share of a layer's experts that `num_tokens` tokens reach, as expected if each chooses evenly and by itself:
+    1 - (1 - k/E)^T, the coupon collector's expectation. Real routing is uneven and reaches fewer."""
+    return float(1.0 - (1.0 - experts_per_token / experts) ** num_tokens)
 
 
 def linear_weights(shape: Mapping[str, Any]) -> LinearWeights:

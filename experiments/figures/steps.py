@@ -14,12 +14,13 @@ from experiments.steps import ShownStep
 LEAST_WIDTH = 1 / 700
 
 
-def steps_figure(steps: Sequence[ShownStep], *, modelled: bool) -> dict[str, Any]:
+def steps_figure(shown: Sequence[ShownStep], *, modelled: bool) -> dict[str, Any]:
     """Above, prefill and decode tokens of each step, as wide as the step took; below, its duration. One clock, s."""
+    steps = [one.step for one in shown]
     span_s = steps[-1].start_s + steps[-1].duration_s - steps[0].start_s if steps else 0.0
     widths = [max(step.duration_s, span_s * LEAST_WIDTH) for step in steps]
     middles = [step.start_s + width / 2 for step, width in zip(steps, widths, strict=True)]
-    about = [_about(step) for step in steps]
+    about = [_about(one) for one in shown]
 
     def bars(name: str, hue: int, tokens: list[int]) -> go.Bar:
         return go.Bar(
@@ -53,8 +54,9 @@ def steps_figure(steps: Sequence[ShownStep], *, modelled: bool) -> dict[str, Any
     return as_json(go.Figure([bars("prefill", 1, prefill), bars("decode", 0, decode), durations], frame))
 
 
-def _about(step: ShownStep) -> str:
-    largest = f" (the largest of {step.steps})" if step.steps > 1 else ""
+def _about(shown: ShownStep) -> str:
+    step = shown.step
+    largest = f" (the largest of {shown.steps})" if shown.steps > 1 else ""
     return (
         f"step {step.index}{largest}<br>{step.prefill_tokens} prefill + {step.decode_tokens} decode tokens"
         f"<br>{step.duration_s * 1000:.3g} ms · {step.running} running, {step.waiting} waiting"

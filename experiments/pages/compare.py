@@ -116,17 +116,17 @@ def _distributions(request: HttpRequest, trials: Sequence[TrialResult], comparis
 def _differences(comparison: dict[str, Any]) -> dict[str, Any]:
     """Every difference to the baseline as a row, those of the leading metrics apart from the rest."""
     by_id = {trial["id"]: trial for trial in comparison["trials"]}
+    base: dict[str, Any] = next((trial["metrics"] for trial in comparison["trials"] if trial["baseline"]), {})
     rows = [
         row
         | {
             "unit": COMPARED[row["metric"]][0],
-            "before": base["metrics"].get(row["metric"]),
+            "before": base.get(row["metric"]),
             "after": by_id[row["trial"]]["metrics"].get(row["metric"]),
             "label": by_id[row["trial"]]["label"],
             "verdict": _verdict(row),
         }
         for row in comparison["differences"]
-        if (base := next((trial for trial in comparison["trials"] if trial["baseline"]), None))
     ]
     order = {name: place for place, name in enumerate([*LEAD, *COMPARED])}
     rows.sort(key=lambda row: order[row["metric"]])

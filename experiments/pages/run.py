@@ -139,10 +139,10 @@ def run_steps(request: HttpRequest, run_id: int) -> HttpResponse:
     run = run_or_404(request, run_id)
     attempt = shown_attempt(run, attempts_of(run.pk))
     low_s, high_s = (_seconds(request, name, whole) for name, whole in (("from", -math.inf), ("to", math.inf)))
-    steps = shown_steps(run.pk, attempt.number, low_s, high_s) if attempt else []
+    shown = shown_steps(run.pk, attempt.number, low_s, high_s) if attempt else []
     modelled = attempt is not None and attempt.node.kind == NodeKind.MODELLED
-    figure = steps_figure(steps, modelled=modelled)
-    return JsonResponse({"figure": figure, "shown": len(steps), "steps": sum(step.steps for step in steps)})
+    figure = steps_figure(shown, modelled=modelled)
+    return JsonResponse({"figure": figure, "shown": len(shown), "steps": sum(one.steps for one in shown)})
 
 
 def _seconds(request: HttpRequest, name: str, default: float) -> float:

@@ -26,9 +26,9 @@ from runners.modelled.parallel import Parallel
 from runners.modelled.shape import KV_BYTES_PER_ELEMENT, TABLE_BYTES_PER_ELEMENT, ModelShape
 from runners.modelled.tuning import link_peaks, tune
 from runners.modelled.work import Counts, Parts, Splitter, price
+from runners.precision import BYTES_PER_WEIGHT
 
 BARE_COST_MODEL = "bare-roofline-1"
-BYTES_PER_WEIGHT: dict[str, int] = {"bf16": 2, "int8": 1}
 SCALE_BYTES = 4
 
 WeightFormat = Literal["bf16", "int8"]

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
+from runners.roofline import share_reached
+
 KV_BYTES_PER_ELEMENT = 2
 TABLE_BYTES_PER_ELEMENT = 2
 LATENT_ROPE_DIM = 64
@@ -184,11 +186,10 @@ class ModelShape:
         return 4 * self.state_elements
 
     def experts_touched(self, num_tokens: float) -> float:
-        """Expected distinct experts of a layer that `num_tokens` tokens reach, if each chooses evenly and on its own:
-        E (1 - (1 - k/E)^T), the coupon collector's expectation."""
+        """Expected distinct experts of a layer that `num_tokens` tokens reach (`runners.roofline.share_reached`)."""
         if not self.experts:
             return 0.0
-        return self.experts * self._touch_share(num_tokens)
+        return self.experts * share_reached(self.experts, self.experts_per_token, num_tokens)
 
     def experts_touched_most(self, num_tokens: float, chips: int) -> float:
         """The same of the chip that has most to read when the experts lie whole on `chips` chips, which wait for it.
@@ -198,11 +199,8 @@ class ModelShape:
         """
         if not self.experts:
             return 0.0
-        share, held = self._touch_share(num_tokens), self.experts / chips
+        share, held = share_reached(self.experts, self.experts_per_token, num_tokens), self.experts / chips
         return min(held * share + math.sqrt(2 * math.log(chips) * held * share * (1 - share)), held)
-
-    def _touch_share(self, num_tokens: float) -> float:
-        return float(1.0 - (1.0 - self.experts_per_token / self.experts) ** num_tokens)
 
     def linear_flops(self, num_tokens: int, num_sampled: int) -> int:
         """2 FLOPs per weight and token; the output head for sampled positions alone."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-WEIGHT_BYTES = {"bf16": 2, "int8": 1}
-KV_BYTES = {"bf16": 2}
+from runners.precision import BYTES_PER_KV, BYTES_PER_WEIGHT
 
 
 def least_memory_bytes(shape: Mapping[str, Any], weights: str, kv_cache: str, longest_tokens: int) -> int:
@@ -20,8 +19,8 @@ def least_memory_bytes(shape: Mapping[str, Any], weights: str, kv_cache: str, lo
     """
     kv_per_token = 2 * int(shape["layers"]) * int(shape["kv_heads"]) * int(shape["head_dim"])
     cached_tokens = min(longest_tokens, int(shape.get("sliding_window") or longest_tokens))
-    weight_bytes = int(shape.get("parameters", 0)) * WEIGHT_BYTES.get(weights, 0)
-    return weight_bytes + kv_per_token * KV_BYTES.get(kv_cache, 0) * cached_tokens
+    weight_bytes = int(shape.get("parameters", 0)) * BYTES_PER_WEIGHT.get(weights, 0)
+    return weight_bytes + kv_per_token * BYTES_PER_KV.get(kv_cache, 0) * cached_tokens
 
 
 def machine_memory_bytes(facts: Mapping[str, Any]) -> int | None:

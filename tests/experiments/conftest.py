@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from control_plane import person, submit, team
+from control_plane import person, ready_node, submit, team
 from django.test import Client
 from modelled_node import MODELLED, finish_run, modelled_node
 
@@ -17,7 +17,19 @@ def project() -> Project:
 
 
 @pytest.fixture
+def served(db: None) -> None:
+    """There is a node that could run what is submitted."""
+    ready_node()
+
+
+@pytest.fixture
 def researcher(project: Project) -> User:
+    return person(project)
+
+
+@pytest.fixture
+def owner(project: Project) -> User:
+    """A researcher, as whoever submits the test's experiments."""
     return person(project)
 
 

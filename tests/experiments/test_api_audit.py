@@ -7,20 +7,14 @@ from urllib.parse import quote
 
 import pytest
 from api_client import Caller, assert_people_only, member, refused
-from control_plane import person, ready_node, submit, team
+from control_plane import person, submit, team
 from django.test import Client
 from django.utils import timezone
 
 from labsite.accounts.audit import record
 from labsite.accounts.models import AuditEntry, Project, Role, User
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def project() -> Project:
-    ready_node()
-    return team()
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("served")]
 
 
 @pytest.fixture

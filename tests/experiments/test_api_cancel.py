@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import pytest
 from api_client import Caller, assert_people_only, member, refused
-from control_plane import person, ready_node, submit, team
+from control_plane import submit, team
 
 from experiments.models import Experiment, Run
 from labsite.accounts.models import Project, Role, User
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def project() -> Project:
-    ready_node()
-    return team()
-
-
-@pytest.fixture
-def owner(project: Project) -> User:
-    return person(project)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("served")]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 from api_client import Caller, assert_people_only, member, refused
-from control_plane import live_attempt, submit, team
+from control_plane import live_attempt, submit
 from modelled_node import events_of, modelled_node, record, send
 
 from experiments.models import Experiment, Run
@@ -15,11 +15,6 @@ from experiments.services import place_runs
 from labsite.accounts.models import Project, Role
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def project() -> Project:
-    return team()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from api_client import Caller, member, refused
-from control_plane import person, team
+from control_plane import person
 from django.contrib.staticfiles import finders
 from django.test import Client, override_settings
 
@@ -14,11 +14,6 @@ from experiments import selectors
 from labsite.accounts.models import Project
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def project() -> Project:
-    return team()
 
 
 @pytest.fixture

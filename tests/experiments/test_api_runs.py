@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 from api_client import Caller, assert_people_only, member, refused
-from control_plane import live_attempt, team
+from control_plane import live_attempt
 from node_events import claimed, sample, send, step, turn_until, whole_attempt
 
 from experiments.models import Attempt
@@ -25,11 +25,6 @@ RECORDS = ["requests", "series", "steps", "log"]
 def broker(redis_url: str) -> Iterator[redis.Redis]:
     with redis.Redis.from_url(redis_url) as client:
         yield client
-
-
-@pytest.fixture
-def project() -> Project:
-    return team()
 
 
 @pytest.fixture

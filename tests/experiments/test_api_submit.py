@@ -8,7 +8,7 @@ import json
 import pytest
 import yaml
 from api_client import Caller, assert_people_only, member, refused
-from control_plane import document, person, ready_node, team
+from control_plane import document, person, team
 from django.conf import settings
 from django.test import Client
 from django.utils import timezone
@@ -17,15 +17,9 @@ from experiments.models import Experiment, Run
 from labsite.accounts.models import ApiToken, Membership, Project, Role
 from labsite.accounts.tokens import create_token, revoke_token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("served")]
 
 PATH = "/experiments"
-
-
-@pytest.fixture
-def project() -> Project:
-    ready_node()
-    return team()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from api_client import Caller, assert_people_only, member, refused
-from control_plane import team
 
 from experiments.models import Webhook, WebhookDelivery
 from experiments.services.webhook_events import EVENTS
@@ -14,11 +13,6 @@ from labsite.accounts.models import AuditEntry, Project, Role
 pytestmark = pytest.mark.django_db
 
 GOOD = {"url": "https://hooks.example.org/lab", "events": ["run.failed", "experiment.done"]}
-
-
-@pytest.fixture
-def project() -> Project:
-    return team()
 
 
 @pytest.fixture

@@ -6,24 +6,13 @@ from typing import Any
 
 import pytest
 from api_client import Caller, assert_people_only, member, refused
-from control_plane import document, person, ready_node, submit, team
+from control_plane import document, submit, team
 
 from experiments.models import Experiment
 from labsite.accounts.models import AuditEntry, Project, Role, User
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("served")]
 MATRIX = {"engine.weights": ["bf16", "int8"]}
-
-
-@pytest.fixture
-def project() -> Project:
-    ready_node()
-    return team()
-
-
-@pytest.fixture
-def owner(project: Project) -> User:
-    return person(project)
 
 
 @pytest.fixture

@@ -41,11 +41,6 @@ def broker(redis_url: str) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def project() -> Project:
-    return team()
-
-
-@pytest.fixture
 def member(project: Project) -> User:
     return person(project)
 

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 from api_client import Caller, assert_people_only, member, refused
-from control_plane import live_attempt, person, ready_node, store_report, submit, team
+from control_plane import live_attempt, store_report, submit, team
 from django.test import Client
 from django.utils import timezone
 
@@ -27,18 +27,7 @@ from experiments.services import claim, delete_experiment, finish_attempt, place
 from experiments.services.deleting import PURGED_AFTER
 from labsite.accounts.models import AuditEntry, Project, Role, User
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def project() -> Project:
-    ready_node()
-    return team()
-
-
-@pytest.fixture
-def owner(project: Project) -> User:
-    return person(project)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("served")]
 
 
 @pytest.fixture

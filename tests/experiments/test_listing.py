@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from api_client import Caller, member, refused
-from control_plane import chip, live_attempt, person, ready_node, submit, team
+from control_plane import chip, live_attempt, ready_node, submit, team
 from django.contrib.postgres.search import SearchQuery
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -25,11 +25,6 @@ pytestmark = pytest.mark.django_db
 def project() -> Project:
     ready_node("here")
     return team()
-
-
-@pytest.fixture
-def owner(project: Project) -> User:
-    return person(project)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from api_client import Caller, assert_people_only, member, refused
-from control_plane import live_attempt, person, ready_node, store_report, submit, team
+from control_plane import live_attempt, ready_node, store_report, submit, team
 from django.db import connection
 from django.utils import timezone
 
@@ -32,11 +32,6 @@ def project() -> Project:
     """With a node that could serve it, were it there."""
     ready_node(seen_s_ago=3600)
     return team()
-
-
-@pytest.fixture
-def owner(project: Project) -> User:
-    return person(project)
 
 
 def states(experiment: Experiment) -> list[str]:

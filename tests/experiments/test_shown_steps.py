@@ -45,7 +45,7 @@ def step(index: int, start_s: float, prefill: int = 0, decode: int = 1, duration
 def test_few_steps_are_shown_as_they_are(run_id: int):
     store(run_id, [step(1, 0.0, prefill=100), step(2, 0.1), step(3, 0.2)])
     shown = shown_steps(run_id, ATTEMPT)
-    assert [(one.index, one.start_s, one.prefill_tokens, one.steps) for one in shown] == [
+    assert [(one.step.index, one.step.start_s, one.step.prefill_tokens, one.steps) for one in shown] == [
         (1, 0.0, 100, 1), (2, 0.1, 0, 1), (3, 0.2, 0, 1),
     ]  # fmt: skip
     assert shown_steps(run_id, ATTEMPT + 1) == []
@@ -59,21 +59,21 @@ def test_of_many_steps_each_place_shows_its_largest_and_none_is_lost_from_the_co
     shown = shown_steps(run_id, ATTEMPT, places=100)
     assert len(shown) == 100
     assert sum(one.steps for one in shown) == 5000
-    assert [one.start_s for one in shown] == sorted(one.start_s for one in shown)
-    assert max(one.prefill_tokens for one in shown) == 2048
+    assert [one.step.start_s for one in shown] == sorted(one.step.start_s for one in shown)
+    assert max(one.step.prefill_tokens for one in shown) == 2048
 
 
 def test_a_narrower_span_gives_the_steps_themselves(run_id: int):
     store(run_id, [step(n, n * 0.01) for n in range(1, 1001)])
     shown = shown_steps(run_id, ATTEMPT, 2.0, 2.5, places=100)
-    assert [one.index for one in shown] == list(range(200, 251))
+    assert [one.step.index for one in shown] == list(range(200, 251))
     assert {one.steps for one in shown} == {1}
 
 
 def test_steps_at_one_instant_make_one_place(run_id: int):
     store(run_id, [step(n, 1.0, decode=n) for n in range(1, 21)])
     (shown,) = shown_steps(run_id, ATTEMPT, places=10)
-    assert (shown.steps, shown.decode_tokens) == (20, 20)
+    assert (shown.steps, shown.step.decode_tokens) == (20, 20)
 
 
 @pytest.mark.parametrize("span", ["", "?from=0&to=1e3", "?from=nan&to=inf", "?from=x&to=", "?from=-1e400&to=1e400"])

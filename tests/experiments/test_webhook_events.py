@@ -16,11 +16,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def project() -> Project:
-    return team()
-
-
-@pytest.fixture
 def webhook(project: Project) -> Webhook:
     return hook(project)
 

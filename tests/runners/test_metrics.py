@@ -233,11 +233,11 @@ def test_distributions_hold_the_quantiles_of_measured_successful_requests():
         make_request(6, first_token_s=6.5, status="error"),
         make_request(7, first_token_s=7.5, phase="warmup"),
     ]
-    found = distributions(requests, make_spec())
+    found = distributions(metrics.latency_values(requests, make_spec()))
     assert set(found) == {"ttft", "tpot", "e2el", "interactivity", "itl", "icl", "queue_wait", "prefill_time"}
     assert found["ttft"]["n"] == 6
     assert len(found["ttft"]["quantiles"]) == len(GRID)
     assert found["ttft"]["quantiles"][0] == pytest.approx(0.2)
     assert found["ttft"]["quantiles"][-1] == pytest.approx(0.9)
     assert found["itl"]["n"] == 6 * 4
-    assert distributions(requests[-2:], make_spec()) == {}
+    assert distributions(metrics.latency_values(requests[-2:], make_spec())) == {}

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 
 import pytest
 from letter_vocabulary import LetterVocabulary
 from logits_executor import LogitsExecutor
+from loop_in_thread import DEADLINE_S, LoopInThread
 from reference_executor import VOCAB_SIZE
 
-from runners.runtime.engine import Engine
 from runners.runtime.sampling.grammar import GrammarState, StructureCompiler
 from runners.runtime.sampling.structure import StructureError
-from runners.runtime.scheduler import SchedulerConfig
 from runners.runtime.sequence import SamplingParams, Structure
-from runners.runtime.serving.engine_process import EngineLoop
 from runners.runtime.serving.messages import (
     Abort,
     Aborted,
     Accepted,
     Add,
-    Command,
-    Holders,
     Progress,
     Rejected,
-    Report,
-    Stop,
 )
-
-DEADLINE_S = 20.0
 
 
 class GatedCompiler(StructureCompiler):
@@ -49,24 +39,10 @@ class GatedCompiler(StructureCompiler):
         return super().compile(structure, params)
 
 
-class Harness:
+class Harness(LoopInThread):
     def __init__(self) -> None:
         self.compiler = GatedCompiler()
-        self.engine = Engine(LogitsExecutor(16, 4), SchedulerConfig(max_num_seqs=4, max_num_batched_tokens=8))
-        ours, theirs = Pipe()
-        self.connection: Connection[Command, Report] = ours
-        self.thread = threading.Thread(target=EngineLoop(self.engine, theirs, self.compiler).run, daemon=True)
-        self.thread.start()
-
-    def send(self, command: Command) -> None:
-        self.connection.send(command)
-
-    def receive(self) -> Report:
-        """The next report that is no news of who holds blocks, which comes by the clock."""
-        while True:
-            assert self.connection.poll(DEADLINE_S), "the loop said nothing"
-            if not isinstance(report := self.connection.recv(), Holders):
-                return report
+        super().__init__(LogitsExecutor(16, 4), self.compiler)
 
     def progress(self) -> Progress:
         report = self.receive()
@@ -81,10 +57,7 @@ class Harness:
 def harness() -> Iterator[Harness]:
     running = Harness()
     yield running
-    running.compiler.may_end.release(10)
-    running.send(Stop())
-    running.thread.join(DEADLINE_S)
-    assert not running.thread.is_alive()
+    running.end(running.compiler.may_end)
 
 
 def add(key: str, structure: Structure | None = None, **fields: object) -> Add:

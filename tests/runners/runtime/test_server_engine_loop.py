@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 
 import pytest
 from letter_vocabulary import LetterVocabulary
+from loop_in_thread import DEADLINE_S, LoopInThread
 from reference_executor import ReferenceExecutor
 
 from runners.runtime.engine import Engine
@@ -22,15 +22,9 @@ from runners.runtime.serving.messages import (
     Aborted,
     Accepted,
     Add,
-    Command,
-    Holders,
     Progress,
     Rejected,
-    Report,
-    Stop,
 )
-
-DEADLINE_S = 20.0
 
 
 class GatedExecutor(ReferenceExecutor):
@@ -50,29 +44,10 @@ def compiler_of(executor: Executor) -> StructureCompiler:
     return StructureCompiler(LetterVocabulary, executor.vocab_size)
 
 
-class Harness:
-    """The loop in a thread, and our end of its connection."""
-
+class Harness(LoopInThread):
     def __init__(self) -> None:
         self.executor = GatedExecutor()
-        self.engine = Engine(self.executor, SchedulerConfig(max_num_seqs=4, max_num_batched_tokens=8))
-        ours, theirs = Pipe()
-        self.connection: Connection[Command, Report] = ours
-        self.thread = threading.Thread(
-            target=EngineLoop(self.engine, theirs, compiler_of(self.executor)).run, daemon=True
-        )
-        self.thread.start()
-
-    def send(self, *commands: Command) -> None:
-        for command in commands:
-            self.connection.send(command)
-
-    def receive(self) -> Report:
-        """The next report that is no news of who holds blocks, which comes by the clock."""
-        while True:
-            assert self.connection.poll(DEADLINE_S), "the loop said nothing"
-            if not isinstance(report := self.connection.recv(), Holders):
-                return report
+        super().__init__(self.executor, compiler_of(self.executor))
 
     def await_step(self) -> None:
         assert self.executor.begun.acquire(timeout=DEADLINE_S)
@@ -85,10 +60,7 @@ class Harness:
 def harness() -> Iterator[Harness]:
     running = Harness()
     yield running
-    running.send(Stop())
-    running.executor.may_end.release(10)
-    running.thread.join(DEADLINE_S)
-    assert not running.thread.is_alive()
+    running.end(running.executor.may_end)
 
 
 def add(key: str, prompt_len: int, max_tokens: int = 30) -> Add:
