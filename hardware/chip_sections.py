@@ -131,7 +131,7 @@ SECTIONS = (
         "What is reached of it",
         (
             Entry("efficiency.memory_fraction", "Of the bandwidth"),
-            Entry("efficiency.kv_read_fraction", "Of the bandwidth, reading KV"),
+            Entry("efficiency.kv_read_fraction", "Of the bandwidth while reading KV"),
             Entry("efficiency.link_fraction", "Of the link"),
             Entry("efficiency.gemm_fraction", "Of the rates", "pairs", "a line for each: bf16 = 0.79"),
             Entry(

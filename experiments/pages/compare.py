@@ -40,6 +40,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "metrics": _metric_rows(comparison),
         "has_figures": any(trial["metrics"] for trial in comparison["trials"]),
         "many": many,
+        "any_modelled": any(trial["modelled"] for trial in comparison["trials"]),
         "mixed": len({trial["modelled"] for trial in comparison["trials"]}) > 1,
         "ids": ",".join(str(trial.id) for trial in trials),
         **_tradeoff(request, trials, comparison),

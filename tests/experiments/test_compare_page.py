@@ -55,6 +55,7 @@ def test_runs_without_stored_distributions_leave_the_curves_out(browser, finishe
 def test_the_table_of_differences_says_what_may_be_said_of_modelled_trials(browser, finished):
     page = text_of(browser.get(f"/compare/?experiment={finished.pk}"))
     assert "Differences in every other metric" in page
+    assert page.count("of modelled trials: the 90 % band") == 2
     assert "90 % band of the calibration error" in page and "no interval (uncalibrated)" in page
 
 
