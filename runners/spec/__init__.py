@@ -1,0 +1,57 @@
+"""The experiment document as types: what a person writes, the API takes, the database freezes and a node reads.
+
+Units are in the names, unknown keys are errors, and every model is frozen. This package holds shapes and rules that one
+document can show by itself; turning text into a document is `runners.document`, expanding its matrix is
+`runners.matrix`. Whether a model, chip or node exists is for the control plane to say.
+"""
+
+from __future__ import annotations
+
+from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
+from runners.spec.engine import EngineSpec, SchedulerSpec, SpeculationSpec
+from runners.spec.experiment import BudgetSpec, CostSpec, ExperimentSpec, NodeSelector, SloSpec
+from runners.spec.placement import PlacementSpec, RouterSpec
+from runners.spec.run import ModelRef, RunSpec
+from runners.spec.workload import (
+    ArrivalSpec,
+    ClosedArrival,
+    FixedLen,
+    LengthSpec,
+    LognormalLen,
+    OpenArrival,
+    SamplingSpec,
+    UniformLen,
+    WarmupSpec,
+    WorkloadSpec,
+)
+
+__all__ = [
+    "ArrivalSpec",
+    "BudgetSpec",
+    "ClosedArrival",
+    "CostSpec",
+    "Document",
+    "EngineSpec",
+    "ExperimentSpec",
+    "FixedLen",
+    "LengthSpec",
+    "LognormalLen",
+    "ModelRef",
+    "Name",
+    "NodeSelector",
+    "OpenArrival",
+    "PlacementSpec",
+    "RouterSpec",
+    "RunSpec",
+    "SamplingSpec",
+    "SchedulerSpec",
+    "Setting",
+    "SloSpec",
+    "Slug",
+    "SpeculationSpec",
+    "Tag",
+    "Text",
+    "UniformLen",
+    "WarmupSpec",
+    "WorkloadSpec",
+]

@@ -1,0 +1,33 @@
+"""What every part of the experiment document shares: frozen mappings without unknown keys, and the kinds of text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from runners.plain_text import NAME_RULE, TEXT_RULE, is_name, is_text
+
+
+def _readable_name(value: str) -> str:
+    if not is_name(value):
+        raise PydanticCustomError("unreadable", "not a name that can be read", {"allowed": NAME_RULE})
+    return value
+
+
+def _readable_text(value: str) -> str:
+    if not is_text(value):
+        raise PydanticCustomError("unreadable", "not a text that can be read", {"allowed": TEXT_RULE})
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_readable_name)]
+Tag = Annotated[str, Field(min_length=1, max_length=50), AfterValidator(_readable_name)]
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+Text = Annotated[str, Field(max_length=2000), AfterValidator(_readable_text)]
+Setting = str | int | float | bool | None
+
+
+class Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

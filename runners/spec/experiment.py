@@ -1,0 +1,105 @@
+"""The whole experiment document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
+from runners.spec.engine import EngineSpec
+from runners.spec.placement import PlacementSpec
+from runners.spec.workload import WorkloadSpec
+
+
+class NodeSelector(Document):
+    """Which nodes may run it: those that carry all the labels, or those named. `{}` means any node."""
+
+    labels: dict[str, str] = Field(default_factory=dict, max_length=20)
+    names: tuple[Slug, ...] = Field(default=(), max_length=100)
+
+    @model_validator(mode="after")
+    def labels_or_names(self) -> Self:
+        if self.labels and self.names:
+            raise PydanticCustomError("labels_or_names", "give labels or names, not both")
+        return self
+
+
+Objective = Annotated[float, Field(gt=0, le=86_400)]
+PercentileName = Literal["p50", "p90", "p95", "p99"]
+
+
+class SloSpec(Document):
+    """Objectives in seconds. A bare number binds every request; `{p95: x}` binds that percentile of the run."""
+
+    ttft_s: Objective | dict[PercentileName, Objective] | None = None
+    tpot_s: Objective | dict[PercentileName, Objective] | None = None
+    e2el_s: Objective | dict[PercentileName, Objective] | None = None
+
+
+class CostSpec(Document):
+    usd_per_hour: Literal["node"] | Annotated[float, Field(ge=0, le=1_000_000)] = "node"
+    watts: None = None
+
+
+class BudgetSpec(Document):
+    """Limits of the whole experiment, and of one run (`max_run_seconds`), in seconds of the control plane's clock."""
+
+    max_runs: int = Field(default=200, ge=1, le=2000)
+    max_seconds: float = Field(default=7200, gt=0, le=604_800)
+    max_run_seconds: float = Field(default=900, gt=0, le=86_400)
+
+
+class ExperimentSpec(Document):
+    """The whole document. `matrix` maps dotted paths to the values to compare; every combination is a trial.
+
+    `allow_speculative` lets chips take part whose vendors have not disclosed all that a step needs: stand-ins of the
+    catalog take those places, and the results say so.
+    """
+
+    name: Name
+    question: Text = ""
+    tags: tuple[Tag, ...] = Field(default=(), max_length=20)
+    model: Slug
+    nodes: NodeSelector
+    chip: Slug = "any"
+    allow_speculative: bool = False
+    engine: EngineSpec = EngineSpec()
+    placement: PlacementSpec = PlacementSpec()
+    workload: WorkloadSpec
+    slo: SloSpec = SloSpec()
+    quality: None = None
+    cost: CostSpec = CostSpec()
+    matrix: dict[str, Annotated[tuple[Setting, ...], Field(min_length=1, max_length=100)]] = Field(
+        default_factory=dict, max_length=10
+    )
+    exclude: tuple[dict[str, Setting], ...] = Field(default=(), max_length=200)
+    design: Literal["factorial"] = "factorial"
+    search: None = None
+    baseline: dict[str, Setting] = Field(default_factory=dict, max_length=10)
+    repeats: int = Field(default=3, ge=1, le=100)
+    order: Literal["interleaved"] = "interleaved"
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    budget: BudgetSpec = BudgetSpec()
+    retries: int = Field(default=1, ge=0, le=10)
+
+    @field_validator("matrix")
+    @classmethod
+    def values_differ(cls, matrix: dict[str, tuple[Setting, ...]]) -> dict[str, tuple[Setting, ...]]:
+        for path, values in matrix.items():
+            if len({repr(value) for value in values}) != len(values):
+                raise PydanticCustomError("repeated_value", "{path} lists a value twice", {"path": path, "field": path})
+        return matrix
+
+    @model_validator(mode="after")
+    def prompt_fits_budget(self) -> Self:
+        longest = self.workload.input_len.longest
+        if not self.engine.scheduler.chunked_prefill and longest > self.engine.max_num_batched_tokens:
+            raise PydanticCustomError(
+                "impossible_combination",
+                "without chunked prefill a prompt of {longest} tokens does not fit a step of {budget} tokens",
+                {"field": "engine.max_num_batched_tokens", "longest": longest,
+                 "budget": self.engine.max_num_batched_tokens, "allowed": f"at least {longest}"},
+            )  # fmt: skip
+        return self
