@@ -19,25 +19,17 @@ from runners.spec import ExperimentSpec
 
 # Values that a later version will take: path → what is refused as "not yet supported" ("*": whatever isn't allowed).
 LATER_VALUES: dict[str, tuple[str, ...]] = {
-    "model": ("shape",),
     "engine.kind": ("external", "managed"),
     "engine.kernels": ("native",),
-    "engine.weights": ("int4", "fp8", "fp16", "w4a16", "q4_0", "q4_1", "q8_0", "nvfp4", "mxfp4"),
+    "engine.weights": ("fp16", "w4a16", "q4_0", "q4_1", "q8_0"),
     "engine.activations": ("int16",),
-    "engine.kv_cache": ("fp8", "int8", "int4", "fp16"),
+    "engine.kv_cache": ("int8", "int4", "fp16"),
     "engine.scheduler.policy": ("slo", "priority", "sjf", "edf"),
     "engine.scheduler.itl_target_s": ("*",),
-    "engine.speculation.kind": ("ngram", "draft", "self"),
-    "placement.replicas": ("*",),
-    "placement.tensor_parallel": ("*",),
-    "placement.pipeline_parallel": ("*",),
-    "placement.disaggregate": ("*",),
-    "placement.router.policy": ("least_loaded", "kv_aware"),
     "workload.kind": ("conversation", "agent", "trace"),
     "workload.arrival.kind": ("stages",),
     "workload.arrival": ("stages",),
     "workload.classes": ("*",),
-    "workload.shared_prefix": ("*",),
     "quality": ("*",),
     "cost.watts": ("*",),
     "design": ("one_at_a_time", "ladder"),
@@ -46,18 +38,12 @@ LATER_VALUES: dict[str, tuple[str, ...]] = {
 }
 LATER_KEYS = frozenset(
     {
-        "shape",
         "workload.trace",
         "workload.name",
         "workload.time_scale",
         "workload.stages",
         "workload.arrival.stages",
-        "engine.speculation.max_draft",
-        "engine.speculation.model",
-        "engine.speculation.layers",
         "engine.name",
-        "placement.router.overlap_weight",
-        "placement.link",
     }
 )
 TYPE_NAMES = {

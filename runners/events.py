@@ -122,8 +122,15 @@ class RequestRecord(Event):
         return self
 
 
+Bound = Literal["compute", "bandwidth", "link", "overhead"]
+
+
 class Step(Event):
-    """One engine step. Blocks: used (held by a sequence) + cached (evictable) + free = total."""
+    """One engine step. Blocks: used (held by a sequence) + cached (evictable) + free = total.
+
+    `engine` names the engine where a run has several. A modelled step says what it was bound by, how much of it the
+    links between chips took, and the energy of all its engine's chips while it ran.
+    """
 
     kind: Literal["step"] = "step"
     index: int
@@ -139,6 +146,13 @@ class Step(Event):
     kv_used_slots: int
     preempted: int = 0
     cached_tokens: int = 0
+    loaded_tokens: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    engine: str | None = None
+    bound: Bound | None = None
+    link_s: float | None = None
+    energy_j: float | None = None
 
 
 class Log(Event):

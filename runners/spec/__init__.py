@@ -8,10 +8,11 @@ document can show by itself; turning text into a document is `runners.document`,
 from __future__ import annotations
 
 from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
-from runners.spec.engine import EngineSpec, SchedulerSpec, SpeculationSpec
+from runners.spec.engine import EngineSpec, PrefixTiers, SchedulerSpec, SpeculationSpec, TierSpec
 from runners.spec.experiment import BudgetSpec, CostSpec, ExperimentSpec, NodeSelector, SloSpec
-from runners.spec.placement import PlacementSpec, RouterSpec
-from runners.spec.run import ModelRef, RunSpec
+from runners.spec.placement import DisaggregateSpec, Layout, LinkSpec, PlacementSpec, PoolSpec, RouterSpec
+from runners.spec.run import ModelRef, NodeLink, RunSpec
+from runners.spec.shape import ShapedModel, ShapeSpec
 from runners.spec.workload import (
     ArrivalSpec,
     ClosedArrival,
@@ -20,6 +21,7 @@ from runners.spec.workload import (
     LognormalLen,
     OpenArrival,
     SamplingSpec,
+    SharedPrefixSpec,
     UniformLen,
     WarmupSpec,
     WorkloadSpec,
@@ -30,27 +32,37 @@ __all__ = [
     "BudgetSpec",
     "ClosedArrival",
     "CostSpec",
+    "DisaggregateSpec",
     "Document",
     "EngineSpec",
     "ExperimentSpec",
     "FixedLen",
+    "Layout",
     "LengthSpec",
+    "LinkSpec",
     "LognormalLen",
     "ModelRef",
     "Name",
+    "NodeLink",
     "NodeSelector",
     "OpenArrival",
     "PlacementSpec",
+    "PoolSpec",
+    "PrefixTiers",
     "RouterSpec",
     "RunSpec",
     "SamplingSpec",
     "SchedulerSpec",
     "Setting",
+    "ShapeSpec",
+    "ShapedModel",
+    "SharedPrefixSpec",
     "SloSpec",
     "Slug",
     "SpeculationSpec",
     "Tag",
     "Text",
+    "TierSpec",
     "UniformLen",
     "WarmupSpec",
     "WorkloadSpec",

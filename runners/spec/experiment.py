@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
 from runners.spec.engine import EngineSpec
 from runners.spec.placement import PlacementSpec
+from runners.spec.shape import ShapedModel
 from runners.spec.workload import WorkloadSpec
 
 
@@ -52,7 +53,8 @@ class BudgetSpec(Document):
 
 
 class ExperimentSpec(Document):
-    """The whole document. `matrix` maps dotted paths to the values to compare; every combination is a trial.
+    """The whole document. `model` is a registered one, or a shape with random weights (by its name, or typed).
+    `matrix` maps dotted paths to the values to compare; every combination is a trial.
 
     `allow_speculative` lets chips take part whose vendors have not disclosed all that a step needs: stand-ins of the
     catalog take those places, and the results say so.
@@ -61,7 +63,7 @@ class ExperimentSpec(Document):
     name: Name
     question: Text = ""
     tags: tuple[Tag, ...] = Field(default=(), max_length=20)
-    model: Slug
+    model: Slug | ShapedModel
     nodes: NodeSelector
     chip: Slug = "any"
     allow_speculative: bool = False
@@ -94,7 +96,7 @@ class ExperimentSpec(Document):
 
     @model_validator(mode="after")
     def prompt_fits_budget(self) -> Self:
-        longest = self.workload.input_len.longest
+        longest = self.workload.longest_prompt
         if not self.engine.scheduler.chunked_prefill and longest > self.engine.max_num_batched_tokens:
             raise PydanticCustomError(
                 "impossible_combination",

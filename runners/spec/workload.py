@@ -9,7 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from runners.spec.base import Document
 
-Tokens = Annotated[int, Field(ge=1, le=131_072)]
+Tokens = Annotated[int, Field(ge=1, le=4_194_304)]
+MAX_OUTPUT_TOKENS = 131_072
 
 
 class FixedLen(Document):
@@ -60,7 +61,7 @@ class ClosedArrival(Document):
     """`max_concurrency` users, each with one request in flight; the next is sent when the last has ended."""
 
     kind: Literal["closed"]
-    max_concurrency: int = Field(ge=1, le=4096)
+    max_concurrency: int = Field(ge=1, le=65_536)
 
 
 class OpenArrival(Document):
@@ -85,6 +86,14 @@ class SamplingSpec(Document):
     ignore_eos: bool = True
 
 
+class SharedPrefixSpec(Document):
+    """Every prompt begins with one of `groups` prefixes of `prefix_tokens` tokens, drawn evenly; its own tokens, as
+    many as `input_len` says, come after it."""
+
+    groups: int = Field(ge=1, le=1_000_000)
+    prefix_tokens: Tokens
+
+
 class WorkloadSpec(Document):
     """`synthetic` prompts are random token ids, `text` prompts are cut from the text that the project ships."""
 
@@ -97,7 +106,7 @@ class WorkloadSpec(Document):
     warmup: WarmupSpec = WarmupSpec()
     sampling: SamplingSpec = SamplingSpec()
     classes: Annotated[tuple[()], Field()] = ()
-    shared_prefix: None = None
+    shared_prefix: SharedPrefixSpec | None = None
 
     @model_validator(mode="after")
     def one_end(self) -> Self:
@@ -107,3 +116,23 @@ class WorkloadSpec(Document):
                 {"field": "num_requests", "allowed": ["num_requests", "duration_s"]},
             )  # fmt: skip
         return self
+
+    @model_validator(mode="after")
+    def outputs_can_be_kept(self) -> Self:
+        if self.output_len.longest > MAX_OUTPUT_TOKENS:
+            raise PydanticCustomError(
+                "too_long", "an answer of {longest} tokens has more token times than a record keeps",
+                {"field": "output_len", "longest": self.output_len.longest,
+                 "allowed": f"at most {MAX_OUTPUT_TOKENS} tokens"},
+            )  # fmt: skip
+        return self
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens, the shared prefix among them."""
+        return self.input_len.longest + (self.shared_prefix.prefix_tokens if self.shared_prefix else 0)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt and answer together."""
+        return self.longest_prompt + self.output_len.longest
