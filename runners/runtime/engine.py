@@ -16,7 +16,7 @@ from runners.runtime.executor import Executor, StepResult
 from runners.runtime.sampling.limits import check_sampling
 from runners.runtime.sampling.structure import StructureError, StructureState
 from runners.runtime.scheduler import Schedule, Scheduler, SchedulerConfig
-from runners.runtime.sequence import SamplingParams, Sequence, SequenceState, TokenLogprobs
+from runners.runtime.sequence import ReceivedKV, SamplingParams, Sequence, SequenceState, TokenLogprobs
 
 __all__ = [
     "EmbeddingOutput",
@@ -40,7 +40,10 @@ class ExecutorContractError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class RequestTiming:
-    """The runtime's side of a finished request, as METRICS.md names it; times on the executor's clock."""
+    """The runtime's side of a finished request, as METRICS.md names it; times on the executor's clock.
+
+    Of a request whose prompt was computed elsewhere, `queued_s` is when it came here, and `prefill_done_s` when its
+    first token did."""
 
     queued_s: float
     scheduled_first_s: float | None
@@ -127,11 +130,17 @@ class Engine:
     def has_work(self) -> bool:
         return bool(self._sequences)
 
-    def check(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams) -> None:
+    def check(
+        self,
+        request_id: str,
+        prompt_ids: tuple[int, ...],
+        params: SamplingParams,
+        received: ReceivedKV | None = None,
+    ) -> None:
         """Raise RequestRejected if the request could never run."""
         if request_id in self._sequences:
             raise RequestRejected("request_id", request_id, "an id that no unfinished request has")
-        check_servable(len(prompt_ids), params, self._max_sequence_tokens, self.config)
+        check_servable(len(prompt_ids), params, self._max_sequence_tokens, self.config, received)
         check_sampling(params, self.executor.vocab_size)
 
     def add(
@@ -141,15 +150,21 @@ class Engine:
         params: SamplingParams,
         priority: int = 0,
         structure: StructureState | None = None,
+        received: ReceivedKV | None = None,
     ) -> None:
         """Queue a request (a lower `priority` runs sooner); RequestRejected if it could never run.
 
         `structure` is `params.structure` made ready; without it the output is free, as a modelled one is anyway.
+        `received` is what another engine did of the request. Its output tokens are not given again, and count for
+        `max_tokens`; a `structure` stands past them already.
         """
-        self.check(request_id, prompt_ids, params)
+        self.check(request_id, prompt_ids, params, received)
         sequence = Sequence(
             request_id, tuple(prompt_ids), params, priority, queued_s=self.executor.now(), structure=structure
         )
+        if received is not None:
+            sequence.num_received_tokens = received.num_tokens
+            sequence.output_ids.extend(received.output_ids)
         self._scheduler.add(sequence)
         self._sequences[request_id] = sequence
 

@@ -14,14 +14,19 @@ from runners.runtime.sampling.structure import Allowed
 from runners.runtime.sequence import PastTokens, SamplingParams, TokenLogprobs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ScheduledSequence:
     """One sequence's share of a step: `token_ids` are computed at positions `start … start + len - 1`.
 
     `block_table[i]` is the KV block that holds positions `i * block_size …`. With `sample`, the logits of the last
     position give the next token; `num_output_tokens` says how many the sequence has already, so that a sampled
     token depends on (seed, its index) alone and never on the batch. `past` is there where the parameters look back,
-    `allowed` where a structure says which tokens may come. `num_scored` prompt logprobs are known already.
+    `allowed` where a structure says which tokens may come. `num_scored` prompt logprobs are known already. Keys and
+    values of the first `num_received_tokens` were computed elsewhere and must be in their blocks before the step; told
+    once, when the sequence starts here.
+
+    A value that nobody changes. It is not frozen because one is made per sequence and step, and that takes twice as
+    long for a frozen one.
     """
 
     request_id: str
@@ -34,6 +39,7 @@ class ScheduledSequence:
     past: PastTokens | None = None
     allowed: Allowed | None = None
     num_scored: int = 0
+    num_received_tokens: int = 0
 
     @property
     def scored_positions(self) -> range:

@@ -10,6 +10,9 @@ Order is (priority, arrival); a lower number goes sooner. A sequence gets the bl
 when it is admitted, so a prefill never stops half-way for want of them. A decode that finds no block preempts
 the last running sequence in order, perhaps itself: that one gives up its blocks, waits again in its old place
 and is recomputed later. A waiting sequence never preempts a running one, whatever its priority.
+
+A sequence may start with keys and values that were computed elsewhere: they take blocks here like all others, but no
+budget.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ class Schedule:
     """One step's work: `batch[i]` is the share of `sequences[i]`, `budget` what is left of the token budget.
 
     A decode token follows an output token; all others are prefill, those recomputed after a preemption too.
-    `cached_tokens` were skipped, as the prefix cache had them.
+    `cached_tokens` were skipped, as the prefix cache had them; what was received from elsewhere does not count as that.
     """
 
     budget: int
@@ -83,6 +86,7 @@ class Schedule:
                 past=sequence.past() if sequence.looks_back else None,
                 allowed=sequence.structure.allowed if sequence.structure is not None else None,
                 num_scored=len(sequence.prompt_logprobs),
+                num_received_tokens=sequence.num_received_tokens,
             )
         )
 
@@ -124,6 +128,7 @@ class Scheduler:
         for sequence, share in zip(plan.sequences, plan.batch, strict=True):
             if sequence.state is SequenceState.RUNNING:
                 sequence.num_computed_tokens = share.start + len(share.token_ids)
+                sequence.num_received_tokens = 0
                 if self.config.prefix_cache:
                     self._publish_full_blocks(sequence)
 
@@ -147,15 +152,15 @@ class Scheduler:
         while self.waiting and plan.budget and len(self.running) < self.config.max_num_seqs:
             sequence = self.waiting[0]
             hits = self._match_prefix(sequence)
-            cached_tokens = len(hits) * self.pool.block_size
-            remaining = sequence.num_tokens - cached_tokens
+            known_tokens = max(len(hits) * self.pool.block_size, sequence.num_received_tokens)
+            remaining = sequence.num_tokens - known_tokens
             if remaining > plan.budget and not self._may_chunk(sequence):
                 return
             table = self.pool.allocate(self.pool.blocks_for(sequence.num_tokens) - len(hits), shared=hits)
             if table is None:
                 return
-            self._start(self.waiting.pop(0), table, cached_tokens)
-            plan.cached_tokens += cached_tokens
+            plan.cached_tokens += known_tokens - sequence.num_received_tokens
+            self._start(self.waiting.pop(0), table, len(hits), known_tokens)
             plan.take(sequence, min(remaining, plan.budget))
 
     def _match_prefix(self, sequence: Sequence) -> tuple[int, ...]:
@@ -170,13 +175,13 @@ class Scheduler:
     def _may_chunk(self, sequence: Sequence) -> bool:
         return self.config.chunked_prefill or sequence.num_tokens > self.config.max_num_batched_tokens
 
-    def _start(self, sequence: Sequence, table: tuple[int, ...], cached_tokens: int) -> None:
+    def _start(self, sequence: Sequence, table: tuple[int, ...], num_hits: int, known_tokens: int) -> None:
         if not sequence.preemptions:
-            sequence.cached_tokens = cached_tokens
+            sequence.cached_tokens = known_tokens - sequence.num_received_tokens
         sequence.state = SequenceState.RUNNING
         sequence.block_table = table
-        sequence.num_computed_tokens = cached_tokens
-        sequence.num_published_blocks = cached_tokens // self.pool.block_size
+        sequence.num_computed_tokens = known_tokens
+        sequence.num_published_blocks = num_hits
         insort(self.running, sequence, key=_ORDER)
 
     def _grow_table(self, sequence: Sequence, plan: Schedule) -> bool:
@@ -201,7 +206,7 @@ class Scheduler:
     def _release(self, sequence: Sequence) -> None:
         self.pool.release(sequence.block_table)
         sequence.block_table = ()
-        sequence.num_computed_tokens = 0
+        sequence.num_computed_tokens = sequence.num_received_tokens = 0
 
     def _publish_full_blocks(self, sequence: Sequence) -> None:
         size = self.pool.block_size

@@ -102,6 +102,15 @@ class PastTokens:
     output_ids: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ReceivedKV:
+    """What another engine did of a request: keys and values of its first `num_tokens` tokens, prompt and output as one
+    line, and the output so far (usually one token, which the prefill gave and nobody has computed yet)."""
+
+    num_tokens: int
+    output_ids: tuple[int, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class Sequence:
     """Tokens of one request and how far they are computed.
@@ -110,7 +119,8 @@ class Sequence:
     clock. `order` is (priority, arrival): lower runs sooner. `cached_tokens` counts the prompt tokens that
     its first admission found in the prefix cache, `num_published_blocks` its blocks offered to that cache.
     `structure` says where the output stands in the structure it must match. `prompt_logprobs`, where asked for, grows
-    to one entry per prompt token but the first.
+    to one entry per prompt token but the first. `num_received_tokens` are those whose keys and values come from
+    elsewhere when it is admitted; a preemption loses them, so that they are computed here after it.
     """
 
     request_id: str
@@ -130,6 +140,7 @@ class Sequence:
     prefill_done_s: float | None = None
     structure: StructureState | None = None
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    num_received_tokens: int = 0
     looks_back: bool = field(init=False)
 
     def __post_init__(self) -> None:
