@@ -6,13 +6,15 @@ every sequence where it was, so the step may be tried again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Literal
 
 from runners.events import MAX_OWNERS, KVBlocks, Step
 from runners.runtime.admission import RequestRejected, check_servable, max_sequence_tokens
 from runners.runtime.blocks import BlockPool
-from runners.runtime.executor import Executor, StepResult
+from runners.runtime.executor import Executor, StepDetail, StepResult
 from runners.runtime.sampling.limits import check_sampling
 from runners.runtime.sampling.structure import StructureError, StructureState
 from runners.runtime.scheduler import Schedule, Scheduler, SchedulerConfig
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 FinishReason = Literal["stop", "length"]
+_NO_DETAIL = StepDetail()
 
 
 class ExecutorContractError(RuntimeError):
@@ -114,16 +117,28 @@ class EngineStats:
 
 
 class Engine:
-    """Continuous batching over one executor."""
+    """Continuous batching over one executor.
 
-    def __init__(self, executor: Executor, config: SchedulerConfig) -> None:
+    Where a run has several engines, `name` tells them apart in their steps, and `numbers` gives the steps of all of
+    them their indices.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        config: SchedulerConfig,
+        *,
+        name: str | None = None,
+        numbers: Iterator[int] | None = None,
+    ) -> None:
         self.executor = executor
         self.config = config
+        self.name = name
+        self._numbers = count(1) if numbers is None else numbers
         self._pool = BlockPool(executor.num_blocks, executor.block_size)
         self._scheduler = Scheduler(config, self._pool)
         self._sequences: dict[str, Sequence] = {}
         self._max_sequence_tokens = max_sequence_tokens(executor)
-        self._num_steps = 0
         self._checked_idle = True
 
     @property
@@ -237,7 +252,7 @@ class Engine:
         _check_result(plan, result)
         end_s = start_s + result.duration_s
         self._scheduler.commit(plan)
-        step = self._describe_step(plan, start_s, result.duration_s)
+        step = self._describe_step(plan, start_s, result)
         outputs = _Outputs()
         for sequence, share in zip(plan.sequences, plan.batch, strict=True):
             if sequence.scheduled_first_s is None:
@@ -250,14 +265,13 @@ class Engine:
                 self._take_output(sequence, result, end_s, outputs)
         return outputs.of(step)
 
-    def _describe_step(self, plan: Schedule, start_s: float, duration_s: float) -> Step:
+    def _describe_step(self, plan: Schedule, start_s: float, result: StepResult) -> Step:
         """The step as an event. KV use is as the step left it, before finished sequences let go of theirs."""
-        self._num_steps += 1
-        stats = self.stats()
+        stats, detail = self.stats(), result.detail or _NO_DETAIL
         return Step(
-            index=self._num_steps,
+            index=next(self._numbers),
             start_s=start_s,
-            duration_s=duration_s,
+            duration_s=result.duration_s,
             prefill_tokens=plan.prefill_tokens,
             decode_tokens=plan.decode_tokens,
             running=stats.running,
@@ -268,6 +282,10 @@ class Engine:
             kv_used_slots=stats.kv_used_slots,
             preempted=plan.preempted,
             cached_tokens=plan.cached_tokens,
+            engine=self.name,
+            bound=detail.bound,
+            link_s=detail.link_s,
+            energy_j=detail.energy_j,
         )
 
     def _take_output(self, sequence: Sequence, result: StepResult, end_s: float, outputs: _Outputs) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from runners.events import Bound
 from runners.runtime.sampling.structure import Allowed
 from runners.runtime.sequence import PastTokens, SamplingParams, TokenLogprobs
 
@@ -51,11 +52,20 @@ class ScheduledSequence:
 
 
 @dataclass(frozen=True, slots=True)
+class StepDetail:
+    """What a cost model says of a step beside its time, as runners.events.Step names it; None where it can't."""
+
+    bound: Bound | None = None
+    link_s: float | None = None
+    energy_j: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """What a step gave, by request id, and how long it took, in seconds.
 
     A share with `sample` has a token, or an embedding where its parameters ask for one. `logprobs` are those of the
-    tokens, where asked for; `prompt_logprobs` has one entry per scored position.
+    tokens, where asked for; `prompt_logprobs` has one entry per scored position. `detail` is a modelled step's.
     """
 
     tokens: Mapping[str, int]
@@ -63,6 +73,7 @@ class StepResult:
     logprobs: Mapping[str, TokenLogprobs] = field(default_factory=dict)
     prompt_logprobs: Mapping[str, Sequence[TokenLogprobs]] = field(default_factory=dict)
     embeddings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    detail: StepDetail | None = None
 
 
 class Executor(Protocol):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from reference_executor import VOCAB_SIZE, ReferenceExecutor, expected_output
 
 from runners.runtime.blocks import BlockAccountingError
 from runners.runtime.engine import Engine, ExecutorContractError, RequestRejected, StepOutput
-from runners.runtime.executor import ScheduledSequence, StepResult
+from runners.runtime.executor import ScheduledSequence, StepDetail, StepResult
 from runners.runtime.scheduler import SchedulerConfig
 from runners.runtime.sequence import SamplingParams
 
@@ -316,3 +318,25 @@ def test_a_stream_of_later_requests_does_not_hold_up_an_earlier_large_one() -> N
         engine.add(f"after {number}", PROMPT, params)
         order += [token.request_id for token in step(engine).tokens if token.finish_reason]
     assert order.index("large") == 3
+
+
+def test_engines_of_one_run_number_their_steps_together_and_sign_them() -> None:
+    numbers = count(1)
+    first, second = (
+        Engine(ReferenceExecutor(16, 4), SchedulerConfig(), name=name, numbers=numbers) for name in ("one", "two")
+    )
+    for engine in (first, second):
+        engine.add("a", PROMPT, SamplingParams(max_tokens=2))
+    steps = [step(engine).step for engine in (first, second, second, first)]
+    assert [(event.index, event.engine) for event in steps] == [(1, "one"), (2, "two"), (3, "two"), (4, "one")]
+
+
+def test_a_step_says_what_its_executor_knows_of_it_beside_its_time() -> None:
+    class DetailedExecutor(ReferenceExecutor):
+        def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
+            return replace(super().execute(batch), detail=StepDetail("link", 0.25, 7.5))
+
+    engine = make_engine(DetailedExecutor(num_blocks=16, block_size=4))
+    engine.add("a", PROMPT, SamplingParams(max_tokens=1))
+    event = step(engine).step
+    assert (event.bound, event.link_s, event.energy_j, event.engine) == ("link", 0.25, 7.5, None)
