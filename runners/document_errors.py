@@ -59,6 +59,8 @@ TYPE_NAMES = {
     "none": "null, or leave it out",
 }
 SHAPE_KINDS = ("_type", "_parsing", "too_short")
+# Faults of a value that is of the right type.
+VALUE_KINDS = ("pattern_mismatch", "too_short", "too_long", "_than", "_than_equal")
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
@@ -101,11 +103,14 @@ def find_errors(error: ValidationError, document: Mapping[str, Any]) -> list[Fou
 
 def merge_errors(found: list[Found]) -> list[FieldError]:
     """One error per field: where the members of a union each complained, what they allow is joined, and a member that
-    is of another shape altogether is not heard."""
+    is of another shape or type altogether is not heard."""
     fields = {one.error.field for one in found}
+    judged = {one.error.field for one in found if one.kind.endswith(VALUE_KINDS)}
     by_field: dict[str, list[FieldError]] = {}
     for one in found:
         if one.kind.endswith(SHAPE_KINDS) and any(field.startswith(f"{one.error.field}.") for field in fields):
+            continue
+        if one.kind.endswith("_type") and one.error.field in judged:
             continue
         fellows = by_field.setdefault(one.error.field, [])
         if one.error not in fellows:
@@ -192,8 +197,8 @@ def known_keys(loc: tuple[int | str, ...]) -> list[str]:
     here: list[type[BaseModel]] = [ExperimentSpec]
     for part in loc[:-1]:
         inner = [model for one in here if part in one.model_fields for model in _models_in(one, str(part))]
-        # A part that is no field is the tag of a union's member.
-        here = inner or [one for one in here if part in _tags(one)]
+        # A part that is no field is the tag of a union's member, or its name.
+        here = inner or [one for one in here if part in _tags(one) or part == one.__name__]
     return sorted({name for one in here for name in one.model_fields})
 
 

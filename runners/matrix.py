@@ -17,6 +17,7 @@ from runners.spec import ExperimentSpec, Setting
 MAX_TRIALS = 400
 MAX_VALUES_TRIED = 20
 AXIS_ROOTS = ("model", "chip", "engine", "placement", "workload")
+SHAPE_FIELD = "model.shape."
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,10 @@ def _value_errors(document: Mapping[str, Any]) -> list[Found]:
 def _axis_errors(spec: ExperimentSpec) -> list[FieldError]:
     errors = []
     for path in spec.matrix:
-        root = path.split(".")[0]
-        if root not in AXIS_ROOTS or (root in ("model", "chip") and path != root) or path in AXIS_ROOTS[2:]:
+        if path.startswith(SHAPE_FIELD) and isinstance(spec.model, str):
+            message = f"{spec.model} is a model by its name, which has no shape to vary"
+            errors.append(FieldError(f"matrix.{path}", message, "model: {shape: {like: …}} and axes of its fields"))
+        elif not _may_be_axis(path):
             errors.append(FieldError(f"matrix.{path}", "this path can't be an axis", [f"{r}…" for r in AXIS_ROOTS]))
     for label, mappings in (("exclude", spec.exclude), ("baseline", (spec.baseline,) if spec.baseline else ())):
         for index, mapping in enumerate(mappings):
@@ -123,6 +126,14 @@ def _axis_errors(spec: ExperimentSpec) -> list[FieldError]:
             if not mapping:
                 errors.append(FieldError(where, "an empty mapping would match every trial", "at least one path"))
     return errors
+
+
+def _may_be_axis(path: str) -> bool:
+    """`model` and `chip` whole, and every field below the other roots and below `model.shape`."""
+    root, _, below = path.partition(".")
+    if root in ("model", "chip"):
+        return not below or path.startswith(SHAPE_FIELD)
+    return root in AXIS_ROOTS and bool(below)
 
 
 def _cells(spec: ExperimentSpec, document: Mapping[str, Any]) -> tuple[Cell, ...]:

@@ -20,6 +20,7 @@ from runners.document import (
     validate_document,
 )
 from runners.matrix import plan_experiment
+from runners.spec import ShapedModel
 
 
 def errors_of(changes: dict[str, Any]) -> dict[str, FieldError]:
@@ -31,6 +32,11 @@ def errors_of(changes: dict[str, Any]) -> dict[str, FieldError]:
 def error_of(changes: dict[str, Any]) -> FieldError:
     (error,) = errors_of(changes).values()
     return error
+
+
+def without_model(changes: dict[str, Any]) -> dict[str, Any]:
+    """Changes below `model`, which the smallest document has as a name."""
+    return {"model": {}, **changes} if any(path.startswith("model.") for path in changes) else changes
 
 
 # What is taken
@@ -55,13 +61,67 @@ def test_each_distribution_of_lengths_is_taken(kind: str) -> None:
     assert validate_document(document({"workload.input_len": lengths[kind]})).workload.input_len.longest == 1500
 
 
+POOLS = {"prefill": {"chip": "a"}, "decode": {"chip": "b", "count": 8, "tensor_parallel": 8}}
+
+
+def test_a_word_stands_for_a_kind_of_disaggregation_that_needs_nothing_else() -> None:
+    assert validate_document(document({"placement.disaggregate": "none"})).placement.disaggregate.roles == ()
+
+
+def test_pools_and_keys_that_a_kind_does_not_use_may_be_there() -> None:
+    spec = validate_document(
+        document(
+            {
+                "placement.disaggregate": {"kind": "none", **POOLS},
+                "engine.speculation": {"kind": "none", "model": "x", "layers": 4},
+            }
+        )
+    )
+    assert spec.placement.chips("any") == ("any",)
+    assert spec.placement.is_plain
+
+
+def test_a_placement_names_each_of_its_chips_once() -> None:
+    both = {"kind": "attention_ffn", "attention": {"chip": "a"}, "ffn": {"chip": "b"}, **POOLS}
+    assert validate_document(document({"placement.disaggregate": both})).placement.chips("any") == ("a", "b")
+
+
+def test_acceptance_holds_for_all_positions_or_for_each() -> None:
+    one = validate_document(document({"engine.speculation": {"kind": "ngram", "acceptance": 0.6}})).engine.speculation
+    each = validate_document(document({"engine.speculation": {"kind": "ngram", "acceptance": [0.8, 0.5]}}))
+    assert [one.accepts(0), one.accepts(7)] == [0.6, 0.6]
+    assert [each.engine.speculation.accepts(position) for position in (0, 1, 7)] == [0.8, 0.5, 0.5]
+    with pytest.raises(ValueError, match="none is given"):
+        validate_document(SMALLEST).engine.speculation.accepts(0)
+
+
+def test_a_shared_prefix_makes_the_longest_prompt_longer() -> None:
+    plain = validate_document(SMALLEST).workload
+    shared = validate_document(document({"workload.shared_prefix": {"groups": 4, "prefix_tokens": 100}})).workload
+    assert (shared.longest_prompt, shared.longest) == (plain.longest_prompt + 100, plain.longest + 100)
+
+
+def test_a_shape_stands_for_a_model() -> None:
+    typed = validate_document(document({"model": {"shape": {"layers": 2, "hidden_size": 64, "heads": 4}}})).model
+    changed = validate_document(document({"model": {"shape": {"like": "llama-3-8b", "layers": 8}}})).model
+    assert isinstance(typed, ShapedModel) and isinstance(changed, ShapedModel)
+    assert (typed.shape.hidden_size, changed.shape.like, changed.shape.heads) == (64, "llama-3-8b", None)
+
+
 # What is refused, and how it is told
 
 
 @pytest.mark.parametrize(
     ("path", "value", "allowed"),
     [
-        ("engine.weights", "int3", ["bf16", "int8"]),
+        ("engine.weights", "int3", ["bf16", "int8", "fp8", "mxint8", "nvfp4", "mxfp4", "int4", "lns8"]),
+        ("engine.kv_cache", "int2", ["bf16", "fp8"]),
+        ("engine.speculation.kind", "medusa", ["none", "ngram", "draft", "self"]),
+        ("engine.speculation.max_draft", 0, "at least 1"),
+        ("engine.speculation.acceptance", 1.5, "at most 1"),
+        ("engine.speculation.acceptance", [], "at least 1 value"),
+        ("engine.speculation.acceptance", "most", ["a number", "a list"]),
+        ("engine.prefix_tiers.host", 4, "a mapping"),
         ("engine.block_size", 9, [8, 16, 32, 64, 128]),
         ("engine.max_num_seqs", 0, "at least 1"),
         ("engine.max_num_seqs", "8", "a whole number"),
@@ -80,11 +140,21 @@ def test_each_distribution_of_lengths_is_taken(kind: str) -> None:
         ("slo.ttft_s.p91", 1.0, ["p50", "p90", "p95", "p99"]),
         ("workload.input_len.dist", "zipf", ["fixed", "uniform", "lognormal"]),
         ("model", "Not A Slug", "text that matches ^[a-z0-9][a-z0-9._-]{0,99}$"),
+        ("model", 3, ["text", "a mapping"]),
+        ("model.shape", "llama", "a mapping"),
+        ("placement.replicas", 0, "at least 1"),
+        ("placement.tensor_parallel", 0, ["auto", "at least 1"]),
+        ("placement.tensor_parallel", "some", ["auto", "a whole number"]),
+        ("placement.link.bytes_per_s", 0, "above 0"),
+        ("placement.disaggregate", "both", ["none", "prefill_decode", "attention_ffn"]),
+        ("placement.disaggregate.stream", "token", ["layer", "whole"]),
+        ("placement.router.policy", "random", ["round_robin", "least_loaded", "kv_aware"]),
+        ("workload.shared_prefix", 4, "a mapping"),
         ("cost.usd_per_hour", -1, ["node", "at least 0"]),
     ],
 )
 def test_a_wrong_value_is_told_with_its_field_and_what_is_allowed(path: str, value: Any, allowed: Any) -> None:
-    error = error_of({path: value})
+    error = error_of(without_model({path: value}))
     assert (error.field, error.allowed) == (path, allowed)
     assert (json.dumps(value) in error.message) or path.endswith("p91")
 
@@ -98,6 +168,40 @@ def test_an_unknown_key_is_told_with_the_known_ones() -> None:
 def test_an_unknown_key_of_a_unions_member_is_told_with_that_members_keys() -> None:
     error = error_of({"workload.arrival": {"kind": "open", "request_rate": 1.0, "users": 3}})
     assert (error.field, error.allowed) == ("workload.arrival.users", ["burstiness", "kind", "request_rate"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "known"),
+    [
+        ({"model": {"shape": {"like": "x", "layer": 3}}}, "model.shape.layer", "layers"),
+        ({"model": {"shap": {"like": "x"}, "shape": {"like": "x"}}}, "model.shap", "shape"),
+        ({"placement.disaggregate": {"prefill_decode": {}}}, "placement.disaggregate.prefill_decode", "kind"),
+        ({"placement.disaggregate.prefill": {"chip": "a", "tp": 2}}, "placement.disaggregate.prefill.tp", "count"),
+        (
+            {"engine.prefix_tiers.host": {"capacity_bytes": 1, "bytes_per_s": 1, "latency": 1}},
+            "engine.prefix_tiers.host.latency",
+            "latency_s",
+        ),
+    ],
+)
+def test_an_unknown_key_deep_down_is_told_with_the_known_ones(changes: dict[str, Any], field: str, known: str) -> None:
+    error = error_of(changes)
+    assert (error.field, error.message) == (field, "unknown key")
+    assert known in error.allowed
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"workload.shared_prefix": {"groups": 4}}, "workload.shared_prefix.prefix_tokens"),
+        ({"engine.prefix_tiers.host": {"capacity_bytes": 1e9}}, "engine.prefix_tiers.host.bytes_per_s"),
+        ({"placement.disaggregate.decode": {"count": 4}}, "placement.disaggregate.decode.chip"),
+        ({"model": {}}, "model.shape"),
+    ],
+)
+def test_a_key_that_is_missing_deep_down_is_named(changes: dict[str, Any], field: str) -> None:
+    error = error_of(changes)
+    assert (error.field, error.message) == (field, "this key is required")
 
 
 def test_an_unknown_key_at_the_top_is_told_with_the_top_keys() -> None:
@@ -133,6 +237,26 @@ def test_the_key_that_says_which_kind_is_named_when_it_is_missing() -> None:
             {"engine.scheduler.chunked_prefill": False, "workload.input_len": {"dist": "fixed", "tokens": 4000}},
             "engine.max_num_batched_tokens",
         ),
+        (
+            {
+                "engine.scheduler.chunked_prefill": False,
+                "workload.shared_prefix": {"groups": 1, "prefix_tokens": 4000},
+            },
+            "engine.max_num_batched_tokens",
+        ),
+        ({"engine.speculation": {"kind": "draft"}}, "engine.speculation.model"),
+        ({"engine.speculation": {"kind": "self"}}, "engine.speculation.layers"),
+        ({"placement.disaggregate": "prefill_decode"}, "placement.disaggregate.prefill"),
+        (
+            {"placement.disaggregate": {"kind": "prefill_decode", "prefill": {"chip": "a"}}},
+            "placement.disaggregate.decode",
+        ),
+        (
+            {"placement.disaggregate": {"kind": "attention_ffn", "attention": {"chip": "a"}, "prefill": {"chip": "a"}}},
+            "placement.disaggregate.ffn",
+        ),
+        ({"model": {"shape": {"layers": 2, "heads": 2}}}, "model.shape.hidden_size"),
+        ({"workload.output_len": {"dist": "fixed", "tokens": 200_000}}, "workload.output_len"),
     ],
 )
 def test_an_impossible_combination_is_told(changes: dict[str, Any], field: str) -> None:
@@ -158,29 +282,21 @@ def test_every_fault_is_told_at_once() -> None:
     [
         ({"engine.kind": "external"}, "engine.kind"),
         ({"engine.kernels": "native"}, "engine.kernels"),
-        ({"engine.weights": "int4"}, "engine.weights"),
+        ({"engine.weights": "q4_0"}, "engine.weights"),
+        ({"engine.kv_cache": "int4"}, "engine.kv_cache"),
         ({"engine.activations": "int16"}, "engine.activations"),
         ({"engine.scheduler.itl_target_s": 0.05}, "engine.scheduler.itl_target_s"),
-        ({"engine.speculation": {"kind": "ngram"}}, "engine.speculation.kind"),
-        ({"placement.replicas": 2}, "placement.replicas"),
-        ({"placement.tensor_parallel": 2}, "placement.tensor_parallel"),
-        ({"placement.pipeline_parallel": 2}, "placement.pipeline_parallel"),
-        ({"placement.disaggregate": {"prefill_decode": {}}}, "placement.disaggregate"),
-        ({"placement.router.policy": "kv_aware"}, "placement.router.policy"),
         ({"workload.kind": "trace"}, "workload.kind"),
         ({"workload.kind": {"trace": {"name": "x"}}}, "workload.kind"),
         ({"workload.arrival": {"stages": []}}, "workload.arrival"),
         ({"workload.arrival": {"kind": "stages"}}, "workload.arrival.kind"),
         ({"workload.classes": [{"name": "x"}]}, "workload.classes"),
-        ({"workload.shared_prefix": {"groups": 4}}, "workload.shared_prefix"),
         ({"quality": {"text": "shipped"}}, "quality"),
         ({"cost.watts": "measured"}, "cost.watts"),
         ({"design": "one_at_a_time"}, "design"),
         ({"design": {"ladder": {}}}, "design"),
         ({"search": {"maximize": "x"}}, "search"),
         ({"repeats": {"until": {}}}, "repeats"),
-        ({"model": {"shape": {"layers": 2}}}, "model"),
-        ({"shape": {"layers": 2}}, "shape"),
     ],
 )
 def test_a_part_of_a_later_version_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
@@ -193,15 +309,14 @@ def test_the_whole_published_example_is_refused_for_its_later_parts_alone() -> N
     with pytest.raises(SpecError) as caught:
         plan_experiment(parse_text(WHOLE_EXAMPLE))
     later = {error.field: error.message for error in caught.value.errors}
-    assert set(later) == {"workload.shared_prefix", "quality", "cost.watts", "matrix.engine.weights"}
+    assert set(later) == {"quality", "cost.watts"}
     assert all("not yet supported" in message for message in later.values())
 
 
 def test_the_published_example_without_them_is_taken() -> None:
     whole = parse_text(WHOLE_EXAMPLE)
-    del whole["quality"], whole["workload"]["shared_prefix"], whole["cost"]["watts"], whole["exclude"]
-    whole["matrix"]["engine.weights"].remove("int4")
-    assert len(plan_experiment(whole).runs) == 2 * 4 * 3
+    del whole["quality"], whole["cost"]["watts"]
+    assert len(plan_experiment(whole).runs) == (3 * 4 - 1) * 3
 
 
 # Text
@@ -306,7 +421,9 @@ anything = st.recursive(
 )
 paths = st.sampled_from(
     ["name", "tags", "model", "nodes", "nodes.labels", "chip", "engine", "engine.weights", "engine.threads",
-     "engine.scheduler", "engine.speculation", "placement", "workload", "workload.arrival", "workload.input_len",
+     "engine.scheduler", "engine.speculation", "engine.speculation.acceptance", "engine.prefix_tiers.host",
+     "model.shape", "placement", "placement.disaggregate", "placement.disaggregate.prefill",
+     "workload", "workload.shared_prefix", "workload.arrival", "workload.input_len",
      "workload.classes", "slo", "slo.ttft_s", "cost", "matrix", "exclude", "baseline", "repeats", "budget", "seed"]
 )  # fmt: skip
 
