@@ -1,4 +1,4 @@
-"""Shapes of published models by key, from a file or the project's own; unknown ones are made from their size.
+"""Shapes of published models by key, from a file or the catalog of shapes; unknown ones are made from their size.
 
 A made shape is that of an average decoder of as many parameters: good for bytes and FLOPs, which its size decides, and
 not for what depends on its heads. Who uses one can tell by `is_known`.
@@ -7,7 +7,6 @@ not for what depends on its heads. Who uses one can tell by `is_known`.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 from runners.modelled.shape import ModelShape, ShapeError
 from runners.shapes import load_shapes
 
-OWN_FILE = Path(__file__).parent / "calibration" / "shapes.toml"
 MAX_MODEL_LEN = 131_072
 HIDDEN_PER_LAYER = 115
 """Hidden size over layers of an average decoder (Kaplan et al. 2020, arXiv 2001.08361, find about 100)."""
@@ -32,9 +30,7 @@ class ModelShapes:
     @classmethod
     def load(cls, source: str | None = None) -> ModelShapes:
         """The project's own shapes, and beside them those of a JSON list of models, which wins."""
-        own = tomllib.loads(OWN_FILE.read_text(encoding="utf-8"))
-        shapes = {key: ModelShape.from_mapping(value) for key, value in own.items()}
-        shapes |= {name: ModelShape.from_mapping(record.to_mapping()) for name, record in load_shapes().items()}
+        shapes = {name: ModelShape.from_mapping(record.to_mapping()) for name, record in load_shapes().items()}
         if source is not None:
             items = json.loads(Path(source).read_text(encoding="utf-8"))
             shapes |= {item["model_key"]: shape_from_json(item) for item in items}

@@ -1,4 +1,4 @@
-"""The shape of a published model: its layers and their widths, by the kind of attention and MLP that they have.
+"""The shape of a model: its layers and their widths, by the kind of attention and MLP that they have.
 
 A shape is enough to model a run and to make a model of random weights; it has no weights and no licence, and nothing
 here counts bytes or FLOPs.
@@ -11,7 +11,10 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from runners.shapes.parameters import LATENT_ROPE_DIM, count_parameters
+
 Size = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+MAX_PARAMETERS = 1e14
 
 
 class Part(BaseModel):
@@ -30,10 +33,11 @@ class Mixture(Part):
 
 
 class LatentAttention(Part):
-    """MLA: a token keeps `kv_dim` elements a layer (the position's part in it); queries go through `q_dim`."""
+    """MLA: a token keeps `kv_dim` elements a layer (the position's part in it); queries go through `q_dim`, 0: through
+    nothing narrower."""
 
-    kv_dim: Size
-    q_dim: Size
+    kv_dim: Annotated[int, Field(strict=True, gt=LATENT_ROPE_DIM, le=10_000_000)]
+    q_dim: Annotated[int, Field(strict=True, ge=0, le=10_000_000)] = 0
 
 
 class SlidingWindow(Part):
@@ -43,12 +47,11 @@ class SlidingWindow(Part):
     layers: Size
 
 
-class ShapeRecord(Part):
-    """`ffn` is the width of the dense gated MLPs; `attention_layers` of a hybrid are those with attention, whose cache
-    grows, null where all have it. `parameters` are those that the model's makers give, `source` where the shape is
-    from."""
+class Shape(Part):
+    """`ffn` is the width of the dense gated MLPs, null where no layer is dense. `attention_layers` of a hybrid are
+    those with attention, whose cache grows, null where all have it; its others keep a recurrent state, of
+    `state_elements` per sequence in all of them together where that is known."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
     layers: Size
     hidden_size: Size
     heads: Size
@@ -62,9 +65,7 @@ class ShapeRecord(Part):
     latent: LatentAttention | None = None
     window: SlidingWindow | None = None
     attention_layers: Size | None = None
-    parameters: Annotated[float, Field(gt=1e6, lt=1e14)]
-    source: Annotated[str, Field(min_length=1)]
-    confidence: str
+    state_elements: Annotated[int, Field(strict=True, ge=1, le=10**12)] | None = None
 
     @model_validator(mode="after")
     def layers_hold_together(self) -> Self:
@@ -82,10 +83,20 @@ class ShapeRecord(Part):
             _refuse("kv_heads", f"{self.kv_heads} with {self.heads} heads", "a divisor of heads")
         if self.mixture and self.mixture.experts_per_token > self.mixture.experts:
             _refuse("mixture.experts_per_token", str(self.mixture.experts_per_token), f"at most {self.mixture.experts}")
+        if self.state_elements and not self.attention_layers:
+            _refuse("state_elements", str(self.state_elements), "null where every layer has attention")
         return self
+
+    @property
+    def num_parameters(self) -> int:
+        """Counted from the shape."""
+        return count_parameters(self._fields())
 
     def to_mapping(self) -> dict[str, Any]:
         """Flat, with the keys that a registered model's shape has."""
+        return self._fields() | {"parameters": self.num_parameters}
+
+    def _fields(self) -> dict[str, Any]:
         mixture, window, latent = self.mixture, self.window, self.latent
         return {
             "layers": self.layers,
@@ -97,7 +108,6 @@ class ShapeRecord(Part):
             "vocab_size": self.vocab_size,
             "max_model_len": self.max_model_len,
             "tied_embeddings": self.tied_embeddings,
-            "parameters": round(self.parameters),
             "experts": mixture.experts if mixture else None,
             "experts_per_token": mixture.experts_per_token if mixture else None,
             "expert_ffn": mixture.ffn if mixture else None,
@@ -108,7 +118,20 @@ class ShapeRecord(Part):
             "kv_latent_dim": latent.kv_dim if latent else None,
             "q_latent_dim": latent.q_dim if latent else None,
             "attention_layers": self.attention_layers,
+            "state_elements": self.state_elements,
         }
+
+
+class ShapeRecord(Shape):
+    """A published model's: `parameters` are those that its makers give, `source` is where the shape is from."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+    parameters: Annotated[float, Field(gt=1e6, lt=MAX_PARAMETERS)]
+    source: Annotated[str, Field(min_length=1)]
+    confidence: str
+
+    def to_mapping(self) -> dict[str, Any]:
+        return self._fields() | {"parameters": round(self.parameters)}
 
 
 def _refuse(field: str, given: str, allowed: str) -> None:

@@ -17,12 +17,6 @@ MIXTRAL = ModelShape.from_mapping(shapes.get("mixtral-8x7b").to_mapping())
 GPT_OSS = ModelShape.from_mapping(shapes.get("gpt-oss-20b").to_mapping())
 
 
-@pytest.mark.parametrize("name", shapes.names())
-def test_every_published_shape_has_as_many_parameters_as_its_makers_say(name: str) -> None:
-    record = shapes.get(name)
-    assert ModelShape.from_mapping(record.to_mapping()).parameters == pytest.approx(record.parameters, rel=0.02)
-
-
 def test_a_token_of_deepseek_goes_through_37_billion_of_671() -> None:
     assert DEEPSEEK.parameters == pytest.approx(671e9, rel=0.001)
     assert DEEPSEEK.active_weights + DEEPSEEK.head_weights == pytest.approx(37e9, rel=0.02)
