@@ -1,50 +1,44 @@
 """The cost model against this machine: `python -m runners.modelled.validate --node local`.
 
-Six runs of the lab's small model are measured through the real runtime, 3 loads x 2 precisions. Step times of half of
-them calibrate the coefficients of the built-in engine here; the other half is predicted by a modelled run of the same
-spec, and the error of each metric is printed. The runs take some minutes, and other work on the machine spoils them.
+Six runs of the lab's small model are measured through the real runtime, 3 loads x 2 precisions. Steps of half of them
+calibrate the coefficients of the built-in engine here, and their requests what its server takes outside of steps; the
+other half is predicted by a modelled run of the same spec, and the error of each metric is printed. The runs take some
+minutes, and other work on the machine spoils them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from runners import models
-from runners.chips import ChipRecord, load_catalog
+from runners.chips import ChipRecord
 from runners.events import EVENT, AnyEvent, Report, RequestRecord, Step
 from runners.load import virtual
 from runners.metrics import tpot_s, ttft_s
 from runners.modelled.capacity import plan_kv_pool
 from runners.modelled.clock import VirtualClock
-from runners.modelled.coefficients import BY_NAME, Peaks, make_speeds
 from runners.modelled.cost import CostModel
 from runners.modelled.executor import ModelledExecutor, build_engine
-from runners.modelled.formats import FORMATS
-from runners.modelled.parallel import Parallel
-from runners.modelled.profiles import overrides_of
+from runners.modelled.front import FrontedEngine, intake_of
+from runners.modelled.local import LocalFit, chip_of, fit_local, local_tuning
+from runners.modelled.local_steps import MeasuredSteps
 from runners.modelled.shape import ModelShape
-from runners.modelled.tuning import Tuning
-from runners.modelled.work import Counts, Splitter, price, stack
-from runners.spec import RunSpec
+from runners.runtime.engine import Engine
+from runners.spec import ClosedArrival, RunSpec
 
 MODEL = "smollm2-135m-instruct"
 LOADS = (1, 4, 12)
 PRECISIONS = ("bf16", "int8")
-FITTED = ("memory", "gemm", "attention", "kv", "step_s", "layer_s", "sequence_s", "token_s")
-SPREAD = 1.5
 RUN_LIMIT_S = 300.0
 Metrics = dict[str, float]
 
@@ -54,6 +48,7 @@ class Measured:
     spec: RunSpec
     metrics: Metrics
     steps: list[Step]
+    requests: list[RequestRecord]
 
 
 def make_spec(load: int, precision: str, num_requests: int) -> RunSpec:
@@ -86,7 +81,12 @@ def measure(spec: RunSpec) -> Measured:
     reports = [event for event in events if isinstance(event, Report)]
     if not reports or reports[-1].outcome != "succeeded":
         raise RuntimeError(f"the run failed: {reports[-1].error if reports else 'no report'}")
-    return Measured(spec, metrics_of(events, reports[-1]), [event for event in events if isinstance(event, Step)])
+    return read_run(spec, events, reports[-1])
+
+
+def read_run(spec: RunSpec, events: Sequence[AnyEvent], report: Report) -> Measured:
+    requests = [event for event in events if isinstance(event, RequestRecord) and event.phase == "measured"]
+    return Measured(spec, metrics_of(events, report), [event for event in events if isinstance(event, Step)], requests)
 
 
 def metrics_of(events: Sequence[AnyEvent], report: Report) -> Metrics:
@@ -105,92 +105,31 @@ def metrics_of(events: Sequence[AnyEvent], report: Report) -> Metrics:
 
 
 def local_chip() -> ChipRecord:
-    """This machine as a chip: what a large copy and a large product reach here now, as one round figure each."""
-    (record,) = [chip for chip in load_catalog() if chip.chip_id == "generic-2vcpu"]
-    size = 1024
-    left = np.ones((size, size), np.float32)
-    product_s = min(_time(lambda: left @ left) for _ in range(5))
-    large = np.ones(32_000_000, np.float32)
-    copy_s = min(_time(large.copy) for _ in range(3))
-    memory = record.memory.model_copy(update={"capacity_bytes": 8_000_000_000,
-                                              "bandwidth_bytes_per_s": 2 * large.nbytes / copy_s})  # fmt: skip
-    rate = 2 * size**3 / product_s / 1e12
-    return record.model_copy(update={"memory": memory, "dense_tflops": {"bf16": rate, "int8": rate}})
+    """This machine as a chip: what it can do at most, as its agent would measure it now."""
+    ceilings, facts = (_tell(f"runners.agent.{module}") for module in ("ceilings", "detect"))
+    return chip_of(ceilings, facts)
 
 
-def _time(work: Any) -> float:
-    start_s = time.perf_counter()
-    work()
-    return time.perf_counter() - start_s
+def _tell(module: str) -> dict[str, Any]:
+    """What a program of the agent prints. Each is a process of its own, as they load torch and this one must not."""
+    found = subprocess.run([sys.executable, "-m", module], check=True, capture_output=True)
+    return dict(json.loads(found.stdout))
 
 
-def calibrate_locally(chip: ChipRecord, runs: Sequence[Measured]) -> dict[str, dict[str, float]]:
-    """Coefficients by precision. Efficiencies of the matrices are each precision's own, overheads are shared."""
-    works, durations, narrow = [], [], []
-    for run in runs:
-        shape = ModelShape.from_mapping(run.spec.model.shape)
-        splitter = Splitter(shape, FORMATS[run.spec.engine.weights], Parallel(), FORMATS["bf16"].bits)
-        for step in run.steps:
-            works.append(splitter.split(counts_of_step(shape, step)))
-            durations.append(step.duration_s)
-            narrow.append(run.spec.engine.weights == "int8")
-    stacked, wanted, is_int8 = stack(works), np.log(durations), np.array(narrow)
-    peaks = peaks_of(chip)
-    names = [*FITTED, "gemm int8", "memory int8"]
-
-    def values(parameters: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, Any]:
-        factors = dict(zip(names, np.exp(parameters), strict=True))
-        found: dict[str, Any] = {name: value * factors.get(name, 1.0) for name, value in starting_values().items()}
-        for name in ("gemm", "memory"):
-            found[name] = found[name] * np.where(is_int8, factors[f"{name} int8"], 1.0)
-        return found
-
-    def residuals(parameters: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        off = np.log(price(stacked, make_speeds(peaks, values(parameters))).duration_s) - wanted
-        return np.concatenate([off / np.sqrt(len(off)) * 10, parameters / SPREAD])
-
-    found = least_squares(residuals, np.zeros(len(names)), loss="soft_l1", max_nfev=60)
-    fitted = values(found.x)
-    out = {}
-    for precision in PRECISIONS:
-        place = int(np.argmax(is_int8 == (precision == "int8")))
-        out[precision] = {
-            name: float(np.ravel(value)[place if np.ndim(value) else 0]) for name, value in fitted.items()
-        }
-    return out
+def steps_of(run: Measured) -> MeasuredSteps:
+    return MeasuredSteps(ModelShape.from_mapping(run.spec.model.shape), run.spec.engine.weights, run.steps)
 
 
-def starting_values() -> dict[str, float]:
-    """Of the built-in engine, before anything is fitted."""
-    return {name: item.prior for name, item in BY_NAME.items()} | dict(overrides_of("built-in"))
-
-
-def peaks_of(chip: ChipRecord) -> Peaks:
-    """Of a chip alone: it has no link."""
-    rate = (chip.dense_tflops["bf16"] or 0.0) * 1e12
-    return Peaks(float(chip.memory.bandwidth_bytes_per_s or 0.0), rate, rate, 1.0)
-
-
-def counts_of_step(shape: ModelShape, step: Step) -> Counts:
-    """A step's counts as its event tells them: prompts are taken to start at their first token."""
-    decodes, prompt = step.decode_tokens, step.prefill_tokens
-    sequences = max(step.running, decodes, 1)
-    context = step.kv_used_slots / sequences
-    flops = decodes * shape.attention_flops(int(context), 1) + (shape.attention_flops(0, prompt) if prompt else 0)
-    elements = decodes * shape.kv_elements_held(int(context)) + shape.kv_elements_held(prompt)
-    return Counts(decodes + prompt, sequences, sequences, elements, flops)
-
-
-def predict(chip: ChipRecord, spec: RunSpec, values: dict[str, float]) -> Metrics:
+def predict(chip: ChipRecord, spec: RunSpec, fit: LocalFit, intake_s: float) -> Metrics:
     """The same spec on a modelled node of those coefficients."""
     cost = CostModel(chip, ModelShape.from_mapping(spec.model.shape), spec.engine.weights)
-    speeds = make_speeds(peaks_of(chip), values)
-    cost.tuning = Tuning(speeds, 1.0, "built-in", "local", spec.engine.weights, "calibrated", "this machine")
+    cost.tuning = local_tuning(chip, spec.engine.weights, fit)
     clock = VirtualClock()
     pool = plan_kv_pool(cost, spec.engine.block_size, spec.engine.max_num_seqs)
     executor = ModelledExecutor(cost, pool, spec.engine.block_size, clock)
+    server = cast(Engine, FrontedEngine(build_engine(executor, spec.engine), clock, intake_s))
     events: list[AnyEvent] = []
-    result = virtual.run(spec, build_engine(executor, spec.engine), clock, events.append)
+    result = virtual.run(spec, server, clock, events.append)
     report = Report(outcome="succeeded", window_start_s=result.window_start_s, window_end_s=result.window_end_s,
                     client=result.client, facts={}, modelled=True)  # fmt: skip
     return metrics_of(events, report)
@@ -200,14 +139,22 @@ def validate(num_requests: int) -> list[dict[str, Any]]:
     """Measures all, calibrates on every other one, and gives the errors of the rest."""
     chip = local_chip()
     settings = [(load, precision) for precision in PRECISIONS for load in LOADS]
-    runs = [measure(make_spec(load, precision, num_requests)) for load, precision in settings]
-    values = calibrate_locally(chip, runs[::2])
+    return compare(chip, [measure(make_spec(load, precision, num_requests)) for load, precision in settings])
+
+
+def compare(chip: ChipRecord, runs: Sequence[Measured]) -> list[dict[str, Any]]:
+    """Calibrates on the first, third, … of the runs, and gives predictions of the others with their errors."""
+    known = runs[::2]
+    fit = fit_local(chip, [steps_of(run) for run in known])
+    intake_s = min(intake_of(run.requests) for run in known)
     lines = []
-    for (load, precision), run in list(zip(settings, runs, strict=True))[1::2]:
-        predicted = predict(chip, run.spec, values[precision])
+    for run in runs[1::2]:
+        predicted = predict(chip, run.spec, fit, intake_s)
         errors = {name: predicted[name] / value - 1 for name, value in run.metrics.items()}
-        lines.append({"load": load, "weights": precision, "measured": run.metrics, "predicted": predicted,
-                      "error": errors})  # fmt: skip
+        arrival = run.spec.workload.arrival
+        assert isinstance(arrival, ClosedArrival)
+        lines.append({"load": arrival.max_concurrency, "weights": run.spec.engine.weights, "measured": run.metrics,
+                      "predicted": predicted, "error": errors})  # fmt: skip
     return lines
 
 
@@ -222,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("throughput", "tpot", "ttft_p50"):
         worst = max(abs(line["error"][name]) for line in lines)
         typical = float(np.median([abs(line["error"][name]) for line in lines]))
-        print(f"{name:<12} median error {typical:.1%}, worst {worst:.1%}" if math.isfinite(worst) else name)
+        print(f"{name:<12} median error {typical:.1%}, worst {worst:.1%}")
 
 
 if __name__ == "__main__":
