@@ -6,15 +6,20 @@ that is none is kept as text, so that nothing typed is lost.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.form.rewrite import REMOVED, Change
+from experiments.form.kinds import COMPARED, KINDS, OPTIONAL, SHAPE, axes_of, kind_of, read, starts_of, usual
+from experiments.form.rewrite import REMOVED, Change, apply
 from experiments.form.settings import Setting, default_kind, setting
-from runners.document import SpecError, parse_text
+from runners import shapes
+from runners.document import SpecError, document_errors, parse_text
 
 EACH = "each request"
+TYPED = "a shape of one’s own"
+MOST_CHOICES = 5
 ARRIVALS: dict[str, dict[str, Any]] = {
     "closed": {"kind": "closed", "max_concurrency": 8},
     "open": {"kind": "open", "request_rate": 1.0},
@@ -33,15 +38,6 @@ def changes_for(name: str, value: str, document: Document) -> list[Change]:
     """The changes that the control `name`, set to `value`, stands for. Raises KeyError for a control there is not."""
     kind, _, rest = name.partition(":")
     return _KINDS[kind](rest, value, document)
-
-
-def read(document: Any, path: str) -> Any:
-    """The value at a dotted path; None where there is none."""
-    for key in path.split("."):
-        if not isinstance(document, Mapping) or key not in document:
-            return None
-        document = document[key]
-    return document
 
 
 def _set(path: str, value: str, document: Document) -> list[Change]:
@@ -106,6 +102,51 @@ def _variant(variants: Mapping[str, dict[str, Any]]) -> Callable[[str, str, Docu
     return change
 
 
+def _kind(path: str, value: str, document: Document) -> list[Change]:
+    """Another kind of what keeps the keys of all kinds in one mapping: what it needs is added, what only the old one
+    used goes, with the axes over it. Back at the first kind nothing of it stays."""
+    key, uses = KINDS[path]
+    used = uses.get(value, ()) if value else ()
+    before = uses.get(kind_of(path, document), ())
+    gone = [f"{path}.{one}" for one in before if one not in used]
+    kept = [change for axis in axes_of(document) if _is_below(axis, gone) for change in _remove_axis(axis, document)]
+    keys = tuple(path.split("."))
+    if not value or value == next(iter(uses)):
+        return [Change(keys, REMOVED), *kept]
+    taken = [Change(tuple(one.split(".")), REMOVED) for one in gone if read(document, one) is not None]
+    added = [Change((*keys, name), start) for name, start in starts_of(path, value, document).items()]
+    return [Change((*keys, key), value), *taken, *added, *kept]
+
+
+def _is_below(axis: str, paths: list[str]) -> bool:
+    return any(axis == path or axis.startswith(f"{path}.") for path in paths)
+
+
+def _optional(path: str, value: str, document: Document) -> list[Change]:
+    """What a document may leave out altogether: there with values to start from, or gone with the axes over it."""
+    start = OPTIONAL[path]
+    if value:
+        return [Change(tuple(path.split(".")), dict(start))]
+    axes = [axis for axis in axes_of(document) if _is_below(axis, [path])]
+    kept = [change for axis in axes for change in _remove_axis(axis, document)]
+    parent = read(document, path.rpartition(".")[0])
+    alone = path.startswith("engine.prefix_tiers.") and isinstance(parent, Mapping) and len(parent) == 1
+    return [Change(tuple(path.split("."))[: -1 if alone else None], REMOVED), *kept]
+
+
+def _model(rest: str, value: str, document: Document) -> list[Change]:
+    """A model by its name; or TYPED, a shape of one's own, which starts as the published one that was named."""
+    if value != TYPED:
+        axes = [axis for axis in axes_of(document) if _is_below(axis, ["model.shape"])]
+        kept = [change for axis in axes for change in _remove_axis(axis, document)]
+        return [Change(("model",), value or REMOVED), *kept]
+    if isinstance(read(document, "model.shape"), Mapping):
+        return []
+    named = document.get("model")
+    shape = {"like": named} if named in shapes.names() else dict(SHAPE)
+    return [Change(("model",), {"shape": shape})]
+
+
 def _end(rest: str, value: str, document: Document) -> list[Change]:
     """Whether requests or seconds end the workload: one key for the other."""
     other, start = ENDS[value]
@@ -138,11 +179,6 @@ def _tags(rest: str, value: str, document: Document) -> list[Change]:
 
 
 # The matrix
-
-
-def axes_of(document: Document) -> dict[str, Any]:
-    matrix = document.get("matrix")
-    return dict(matrix) if isinstance(matrix, Mapping) else {}
 
 
 def values_of(text: str) -> list[Any]:
@@ -185,22 +221,55 @@ def _forget(path: str, document: Document, values: list[Any]) -> list[Change]:
 
 
 def _add_axis(rest: str, value: str, document: Document) -> list[Change]:
-    """An axis over a path, with values to start from: all choices, or the present number and its double (its half,
-    where the double is too large)."""
+    """An axis over a path, with values to start from. A length that the document leaves out gets its kind with it."""
     if not value:
         return []
-    return [Change(("matrix", value), start_values(setting(value, document), read(document, value)))]
+    parent = value.rpartition(".")[0]
+    kind = default_kind(parent) if parent and read(document, parent) is None else None
+    left_out = [] if kind is None else [Change(tuple(parent.split(".")), kind)]
+    return [*left_out, Change(("matrix", value), start_values(setting(value, document), document))]
 
 
-def start_values(about: Setting, present: Any) -> list[Any]:
+def start_values(about: Setting, document: Document) -> list[Any]:
+    """All choices, of many the present one and the next, each if it goes with the rest of the document; or the present
+    number and its double (its half, where the double is too large)."""
+    present = read(document, about.path)
+    value = usual(about.path, document) if present is None else present
+    value = about.default if value is None else value
     if about.only_choices:
-        return list(about.choices)
-    value = about.default if present is None else present
+        return _fitting(about, value, document)
+    key = about.path.rpartition(".")[2]
+    if key in COMPARED and not value:
+        return list(COMPARED[key])
     if isinstance(value, int | float) and not isinstance(value, bool):
-        shrinks = value * 2 > about.most or about.path.rpartition(".")[2].startswith("min_")
+        shrinks = value * 2 > about.most or key.startswith("min_")
         other = (value // 2 if isinstance(value, int) else value / 2) if shrinks else value * 2
         return [value, other if value else 1]
-    return [value] if value is not None else [1]
+    return [1] if value is None or isinstance(value, list | dict) else [value]
+
+
+def _fitting(about: Setting, present: Any, document: Document) -> list[Any]:
+    choices = list(about.choices)
+    if len(choices) > MOST_CHOICES:
+        at = choices.index(present) if present in choices else 0
+        choices = [choices[at], choices[(at + 1) % len(choices)]]
+    known = _faults(document)
+    fit = [choice for choice in choices if _faults(_with(document, about.path, choice)) <= known]
+    return fit or choices
+
+
+def _with(document: Document, path: str, value: Any) -> Document:
+    changed = copy.deepcopy(dict(document))
+    apply(changed, Change(tuple(path.split(".")), value))
+    return changed
+
+
+def _faults(document: Document) -> set[tuple[str, str]]:
+    try:
+        _, found = document_errors(document)
+    except SpecError as error:
+        return {(fault.field, fault.message) for fault in error.errors}
+    return {(one.error.field, one.error.message) for one in found}
 
 
 _KINDS: dict[str, Callable[[str, str, Document], list[Change]]] = {
@@ -208,6 +277,9 @@ _KINDS: dict[str, Callable[[str, str, Document], list[Change]]] = {
     "nodes": _nodes,
     "arrival": _variant(ARRIVALS),
     "length": _variant(LENGTHS),
+    "kind": _kind,
+    "optional": _optional,
+    "model": _model,
     "end": _end,
     "slo": _slo,
     "tags": _tags,

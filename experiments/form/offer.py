@@ -1,4 +1,4 @@
-"""What the form offers to choose from: models, chips, and the nodes that serve the project with their labels."""
+"""What the form offers to choose from: models, shapes, chips, the nodes that serve the project with their labels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from experiments.models import RegisteredModel
 from hardware.selectors import current_chips, nodes_serving
 from labsite.accounts.models import Project
+from runners import shapes
 from runners.models import REGISTRY
 
 # A list to choose from; what is not in it can be written into the text.
@@ -21,6 +22,7 @@ class Offer:
     chips: Sequence[str] = ()
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     nodes: Sequence[str] = ()
+    shapes: Sequence[str] = ()
 
 
 def offer_to(project: Project | None) -> Offer:
@@ -29,7 +31,7 @@ def offer_to(project: Project | None) -> Offer:
     registered = RegisteredModel.objects.filter(retired_at=None).order_by("name").values_list("name", flat=True)
     models = sorted({*REGISTRY, *registered[:MOST]})[:MOST]
     if project is None:
-        return Offer(models, chips)
+        return Offer(models, chips, shapes=shapes.names())
     nodes = list(nodes_serving(project.pk).order_by("slug")[:MOST])
     labels: defaultdict[str, set[str]] = defaultdict(set)
     for node in nodes:
@@ -38,4 +40,4 @@ def offer_to(project: Project | None) -> Offer:
                 labels[key].add(str(value))
     # A chip is chosen by its own field.
     shown = {key: sorted(values) for key, values in sorted(labels.items()) if key != "chip"}
-    return Offer(models, chips, shown, [node.slug for node in nodes])
+    return Offer(models, chips, shown, [node.slug for node in nodes], shapes.names())

@@ -103,7 +103,7 @@ def leaves(root: str, document: Mapping[str, Any]) -> list[Setting]:
 
 
 def _leaves(path: str, schema: Schema, value: Any) -> Iterator[Setting]:
-    properties = _properties(schema, value)
+    properties = _properties(schema, value) if _holds_keys(schema, value) else {}
     if not properties:
         described = _describe(path, schema)
         if described.kinds & SCALARS or described.choices:
@@ -116,13 +116,21 @@ def _leaves(path: str, schema: Schema, value: Any) -> Iterator[Setting]:
         yield from _leaves(f"{path}.{key}", child, value.get(key) if isinstance(value, Mapping) else None)
 
 
+def _holds_keys(schema: Schema, value: Any) -> bool:
+    """Whether keys stand below: of a type that may also be left out (null), or be a word, only where the document has
+    them."""
+    return "anyOf" not in schema or isinstance(value, Mapping)
+
+
 def _discriminator(schema: Schema) -> str | None:
     found = schema.get("discriminator")
     return str(found["propertyName"]) if found else None
 
 
 def _properties(schema: Schema, value: Any) -> dict[str, Any]:
-    """The keys of a mapping's type; of a type of several kinds those of the value's kind, or of the default's."""
+    """The keys of a mapping's type; of a type of several kinds those of the value's kind, or of the default's; of one
+    that may also be null or a word those that it has as a mapping."""
+    schema = next((option for option in schema.get("anyOf", ()) if "$ref" in option), schema)
     if "$ref" in schema:
         schema = _resolve(schema["$ref"])
     kind = _discriminator(schema)

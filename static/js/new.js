@@ -77,7 +77,10 @@ function swapForm(form) {
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const typing = focused?.matches("input") && focused.value !== focused.defaultValue && !wasSent(focused);
   const kept = focused && { id: focused.id, value: focused.value, selection: typing ? [focused.selectionStart, focused.selectionEnd] : null };
+  const open = new Set([...old.querySelectorAll("details[open]")].map((group) => group.id));
   old.replaceChildren(...form.childNodes);
+  // What was unfolded by hand stays so.
+  for (const group of old.querySelectorAll("details")) group.open ||= open.has(group.id);
   const again = kept?.id && document.getElementById(kept.id);
   if (!again) return;
   again.focus({ preventScroll: true });

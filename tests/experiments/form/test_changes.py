@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from experiments.form.changes import changes_for, read
+from experiments.form.changes import TYPED, changes_for
+from experiments.form.kinds import read
 from experiments.form.rewrite import apply, rewrite
 from runners.document import parse_text
 from runners.matrix import plan_experiment
@@ -119,6 +120,78 @@ def test_a_number_beyond_all_numbers_stays_as_typed_and_so_do_the_comments(name:
     changed = rewrite(text, changes_for(name, typed, parse_text(text)))
     assert changed.startswith("# why\n")
     assert typed in changed
+
+
+def planned(document: dict[str, Any]) -> dict[str, Any]:
+    plan_experiment(document)
+    return document
+
+
+@pytest.mark.parametrize("kind", ["prefill_decode", "attention_ffn"])
+def test_every_kind_of_disaggregation_is_whole_from_the_start(kind: str) -> None:
+    document = planned(changed("kind:placement.disaggregate", kind, DOCUMENT | {"chip": "mi300x"}))
+    pools = [pool for pool in document["placement"]["disaggregate"].values() if isinstance(pool, dict)]
+    assert pools == [{"chip": "mi300x", "count": "auto"}] * 2
+
+
+def test_another_kind_of_disaggregation_takes_the_old_ones_pools_away_and_the_axes_over_them():
+    document = changed("kind:placement.disaggregate", "prefill_decode")
+    document = changed("axis:placement.disaggregate.prefill.count", "1, 2", document)
+    document = planned(changed("kind:placement.disaggregate", "attention_ffn", document))
+    assert set(document["placement"]["disaggregate"]) == {"kind", "attention", "ffn"}
+    assert document["matrix"] == DOCUMENT["matrix"]
+    assert "disaggregate" not in changed("kind:placement.disaggregate", "", document)["placement"]
+
+
+@pytest.mark.parametrize("kind", ["ngram", "self"])
+def test_speculation_is_whole_from_the_start(kind: str) -> None:
+    document = planned(changed("kind:engine.speculation", kind))
+    assert document["engine"]["speculation"]["acceptance"] == 0.7
+
+
+def test_speculation_by_a_smaller_model_waits_for_its_name():
+    document = changed("kind:engine.speculation", "draft")
+    planned(changed("set:engine.speculation.model", "smollm2-135m-instruct", document))
+
+
+@pytest.mark.parametrize("path", ["workload.shared_prefix", "engine.prefix_tiers.host", "engine.prefix_tiers.remote"])
+def test_what_may_be_left_out_comes_whole_and_goes_with_the_axes_over_it(path: str) -> None:
+    document = planned(changed(f"optional:{path}", "given"))
+    key = next(iter(read(document, path)))
+    document = planned(changed("axis-add:", f"{path}.{key}", document))
+    document = planned(changed(f"optional:{path}", "", document))
+    assert read(document, path) is None
+    assert document["matrix"] == DOCUMENT["matrix"]
+    assert "prefix_tiers" not in document.get("engine", {})
+
+
+def test_a_typed_shape_starts_from_the_published_one_that_was_named():
+    document = planned(changed("model:", TYPED, DOCUMENT | {"model": "llama-3-8b"}))
+    assert document["model"] == {"shape": {"like": "llama-3-8b"}}
+    assert changed("axis-add:", "model.shape.kv_heads", document)["matrix"]["model.shape.kv_heads"] == [8, 16]
+    planned(changed("model:", TYPED))
+
+
+def test_a_named_model_takes_the_axes_over_the_typed_shape_away():
+    document = changed("model:", TYPED, DOCUMENT | {"model": "llama-3-8b"})
+    document = changed("axis:model.shape.layers", "8, 16", document)
+    document = planned(changed("model:", "smollm2-135m-instruct", document))
+    assert document["matrix"] == DOCUMENT["matrix"]
+
+
+def test_of_many_choices_an_axis_starts_with_two_and_with_none_that_does_not_go_with_the_rest():
+    assert changed("axis-add:", "engine.profile")["matrix"]["engine.profile"] == ["auto", "vllm"]
+    assert changed("axis-add:", "placement.disaggregate.kind")["matrix"]["placement.disaggregate.kind"] == ["none"]
+    two = changed("axis-add:", "engine.speculation.kind")["matrix"]["engine.speculation.kind"]
+    assert two == ["none", "ngram"]
+
+
+@pytest.mark.parametrize("path", ["engine.nonsense", "placement.router.nonsense"])
+def test_an_optional_part_that_there_is_not_is_a_key_error(path: str) -> None:
+    with pytest.raises(KeyError):
+        changed(f"optional:{path}", "given")
+    with pytest.raises(KeyError):
+        changed(f"kind:{path}", "none")
 
 
 def test_a_value_that_goes_takes_the_baseline_and_the_exclusions_of_it_along():
