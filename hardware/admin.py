@@ -34,7 +34,7 @@ class NodeAdmin(LongList, AuditedAdmin, admin.ModelAdmin):  # type: ignore[type-
     list_filter = ("state", "kind")
     search_fields = ("name", "slug", "project__name", "project__slug", "chip__chip_id")
     actions = admin_actions()
-    asked = ("name", "project", "kind", "chip", "labels", "usd_per_hour")
+    asked = ("name", "project", "kind", "chip", "pools", "links", "labels", "usd_per_hour")
     told = ("slug", "state", "draining", "seen", "current_run", "agent_version", "chip_shown")
     reported = ("ceilings_shown", "facts_shown", "models_shown")
 

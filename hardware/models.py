@@ -16,6 +16,8 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
+from hardware.pools import offers_of
+
 LEASE_S = 15.0
 LOST_AFTER_S = 25.0
 HEARTBEAT_S = 5.0
@@ -78,7 +80,8 @@ class Node(models.Model):
     `slug` names it in broker keys, labels and specs. `facts` is what the agent detected (CPU model, cores, memory,
     instruction sets, accelerators, versions); `ceilings` what it measured once (bytes/s by threads, FLOP/s by
     precision) with the time of measuring. `api_digest` is the SHA-256 of the agent's own token.
-    A node without a project serves every project.
+    A node without a project serves every project. A modelled node offers `chip`, its own, and the chips of its `pools`,
+    joined by `links` (hardware.pools has their form).
     """
 
     name = models.CharField(max_length=100, unique=True)
@@ -88,6 +91,8 @@ class Node(models.Model):
     )
     kind = models.CharField(max_length=10, choices=NodeKind.choices, default=NodeKind.MEASURED)
     chip = models.ForeignKey(Chip, null=True, blank=True, on_delete=models.PROTECT, related_name="nodes")
+    pools = models.JSONField(default=list, blank=True)
+    links = models.JSONField(default=list, blank=True)
     labels = models.JSONField(default=dict, blank=True)
     usd_per_hour = models.FloatField(null=True, blank=True)
     state = models.CharField(max_length=12, choices=NodeState.choices, default=NodeState.REGISTERED)
@@ -123,6 +128,13 @@ class Node(models.Model):
         """Its own labels and those every node has: `kind`, `chip` (a chip id), `name` (its slug)."""
         chip = self.chip.chip_id if self.chip else ""
         return {**self.labels, "kind": self.kind, "chip": chip, "name": self.slug}
+
+    def offers(self) -> dict[str, int]:
+        """How many chips it offers of each id: a measured node the one that it is."""
+        chip_id = self.chip.chip_id if self.chip else ""
+        if self.kind == NodeKind.MODELLED:
+            return offers_of(chip_id, self.pools)
+        return {chip_id: 1} if chip_id else {}
 
 
 class JoinToken(models.Model):

@@ -7,8 +7,9 @@ cut short in between is completed by the next one.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from labsite.home import read_json, write_private
 
@@ -22,6 +23,7 @@ class LocalNode:
     name: str
     kind: str
     chip_id: str | None = None
+    pools: tuple[dict[str, Any], ...] = ()
 
     def directory(self, home: Path) -> Path:
         return home / "nodes" / self.name
@@ -40,7 +42,21 @@ class LocalNode:
             write_private(path, {**kept, "url": url})
 
 
-LOCAL_NODES = (LocalNode("local", "measured"), LocalNode("h100-modelled", "modelled", "h100-sxm"))
+LOCAL_NODES = (
+    LocalNode("local", "measured"),
+    LocalNode("modelled", "modelled", "h100-sxm", ({"chip": "any", "count": 1024},)),
+)
+FORMER_NAMES = {"modelled": "h100-modelled"}
+
+
+def local_nodes(home: Path) -> tuple[LocalNode, ...]:
+    """The nodes of this machine; one that joined under the name that it had in an earlier version keeps it."""
+    return tuple(_as_joined(node, home) for node in LOCAL_NODES)
+
+
+def _as_joined(node: LocalNode, home: Path) -> LocalNode:
+    former = replace(node, name=FORMER_NAMES.get(node.name, node.name))
+    return former if former.has_joined(home) else node
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import TextIO
 from urllib.parse import urlsplit
 
-from labsite.first_start import LOCAL_NODES, LocalNode
+from labsite.first_start import LocalNode, local_nodes
 from labsite.instance import allowed_hosts, free_port, lock_home, reachable_host
 from labsite.processes import StartFailed, adopt_orphans, end_processes, last_lines, spawn
 from labsite.services import Services
@@ -96,7 +96,7 @@ class Lab:
             self._add(name, command)
         self._wait_for_web()
         node_env = {key: value for key, value in self._env.items() if key not in NODE_SECRETS}
-        for node in LOCAL_NODES:
+        for node in local_nodes(self._home):
             log = self._log(f"node-{node.name}")
             join_or_run = partial(self._node_command, node)
             self._supervisor.add(

@@ -6,6 +6,7 @@ import datetime as dt
 import hashlib
 import math
 import secrets
+from typing import Any
 
 import redis
 from django.db import transaction
@@ -17,6 +18,7 @@ from hardware.errors import BrokerUnavailable, HardwareError, JoinRefused, Unkno
 from hardware.labels import check_labels
 from hardware.messages import JoinAnswer, JoinRequest
 from hardware.models import Chip, JoinToken, Node, NodeKind, NodeState
+from hardware.pools import check_links, check_pools, offers_of
 from hardware.services.broker_users import broker_user
 from labsite.accounts.audit import record
 from labsite.accounts.models import Project
@@ -39,18 +41,27 @@ def register_node(
     chip_id: str | None = None,
     labels: dict[str, str] | None = None,
     usd_per_hour: float | None = None,
+    pools: list[dict[str, Any]] | None = None,
+    links: list[dict[str, Any]] | None = None,
 ) -> Node:
     """A node that no agent has joined yet. Raises HardwareError."""
     if kind not in NodeKind.values:
         raise HardwareError("kind", f"{kind!r} is no kind of node", list(NodeKind.values))
     if usd_per_hour is not None and not (math.isfinite(usd_per_hour) and usd_per_hour >= 0):
         raise HardwareError("usd_per_hour", f"{usd_per_hour} is no price", "0 or more")
+    if kind == NodeKind.MEASURED and (pools or links):
+        field = "pools" if pools else "links"
+        raise HardwareError(field, "a measured node has the chip that is in it, and offers no other", "none")
+    chip = _chip(kind, chip_id)
+    checked = check_pools(pools, _chip_ids()) if pools else []
     return Node.objects.create(
         name=name,
         slug=free_slug(name),
         kind=kind,
         project=project,
-        chip=_chip(kind, chip_id),
+        chip=chip,
+        pools=checked,
+        links=check_links(links or [], offers_of(chip.chip_id if chip else "", checked)),
         labels=check_labels(labels or {}),
         usd_per_hour=usd_per_hour,
     )

@@ -43,7 +43,7 @@ def pages(lab: WholeLab) -> list[str]:
         "name": "An experiment with a name that is rather long, as the names of experiments often are",
         "question": "Does every page fit a phone?",
         "model": "smollm2-135m-instruct",
-        "nodes": {"names": ["h100-modelled"]},
+        "nodes": {"names": ["modelled"]},
         "workload": {
             "kind": "synthetic",
             "arrival": {"kind": "closed", "max_concurrency": 4},

@@ -12,7 +12,7 @@ from whole_lab import WholeLab
 DOCUMENT = {
     "name": "Picked apart",
     "model": "smollm2-135m-instruct",
-    "nodes": {"names": ["h100-modelled"]},
+    "nodes": {"names": ["modelled"]},
     "workload": {"kind": "synthetic", "arrival": {"kind": "closed", "max_concurrency": 4}, "num_requests": 24},
     "matrix": {"engine.weights": ["bf16", "int8"], "engine.max_num_seqs": [2, 4]},
     "repeats": 1,

@@ -64,7 +64,7 @@ def test_a_modelled_comparison_has_its_medians_and_says_what_they_are(page: Page
     document = {
         "name": "Modelled",
         "model": "smollm2-135m-instruct",
-        "nodes": {"names": ["h100-modelled"]},
+        "nodes": {"names": ["modelled"]},
         "workload": {"kind": "synthetic", "arrival": {"kind": "closed", "max_concurrency": 4}, "num_requests": 40},
         "matrix": {"engine.weights": ["bf16", "int8"]},
         "baseline": {"engine.weights": "bf16"},

@@ -76,6 +76,9 @@ def test_registering_shows_the_join_command_once_and_it_joins(operator: Client, 
         ({"labels": "{"}, "valid JSON"),
         ({"usd_per_hour": "-1"}, "0 or more"),
         ({"kind": "modelled"}, "needs the chip"),
+        ({"pools": '[{"chip": "c", "count": 1}]'}, "pools.0.chip: no chip &#x27;c&#x27; in the catalog"),
+        ({"pools": '[{"chip": "any", "count": 1}]'}, "a measured node has the chip that is in it"),
+        ({"pools": "["}, "valid JSON"),
         ({"kind": "imaginary"}, "Select a valid choice"),
         ({"name": "!!!"}, "no letter or digit"),
         ({"name": "TAKEN"}, "already"),
@@ -106,6 +109,38 @@ def test_a_superuser_gives_a_node_to_every_project(root: Client) -> None:
     Chip.objects.create(chip_id="c", name="C", vendor="v", kind="gpu", record={"chip_id": "c"})
     register(root, kind="modelled", chip=Chip.objects.get().pk)
     assert (Node.objects.get().project, Node.objects.get().kind) == (None, "modelled")
+
+
+def _chips(*chip_ids: str) -> list[Chip]:
+    kept = {"vendor": "v", "kind": "gpu"}
+    return [Chip.objects.create(chip_id=one, name=one, record={"chip_id": one}, **kept) for one in chip_ids]
+
+
+def test_a_modelled_node_is_given_pools_and_links_and_they_can_be_changed(root: Client) -> None:
+    own, _ = _chips("c", "d")
+    pools, link = '[{"chip": "d", "count": 16}]', '{"between": ["c", "d"], "bytes_per_s": 5e10, "latency_s": 1e-6}'
+    register(root, kind="modelled", chip=own.pk, pools=pools, links=f"[{link}]")
+    node = Node.objects.get()
+    assert node.offers() == {"c": 1024, "d": 16}
+    assert node.links == [{"between": ["c", "d"], "bytes_per_s": 5e10, "latency_s": 1e-6}]
+    url = reverse("admin:hardware_node_change", args=[node.pk])
+    body = {"name": "Alpha", "project": "", "chip": own.pk, "labels": "{}", "pools": '[{"chip": "c", "count": 2}]'}
+    assert root.post(url, body | {"links": ""}).status_code == 302
+    node.refresh_from_db()
+    assert (node.offers(), node.links) == ({"c": 2}, [])
+
+
+def test_a_link_to_a_chip_that_the_node_does_not_offer_is_refused(root: Client) -> None:
+    own, _ = _chips("c", "d")
+    page = register(root, kind="modelled", chip=own.pk, links='[{"between": ["c", "d"], "bytes_per_s": 5e10}]')
+    assert "links.0.between: the node offers no &#x27;d&#x27; (allowed: c)" in page
+    assert not Node.objects.exists()
+
+
+def test_a_link_in_other_units_is_refused_with_the_unit(root: Client) -> None:
+    own, _ = _chips("c", "d")
+    page = register(root, kind="modelled", chip=own.pk, links='[{"between": ["c", "c"], "bytes_per_s": 900}]')
+    assert "links.0.bytes_per_s: 900 is no rate of a link (allowed: bytes per second" in page
 
 
 def test_an_operator_sees_the_nodes_of_his_projects_alone(operator: Client, root: Client, project: Project) -> None:

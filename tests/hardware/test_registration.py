@@ -50,6 +50,8 @@ def test_a_node_is_registered_with_a_slug_of_its_name() -> None:
         ({"usd_per_hour": math.inf}, "usd_per_hour"),
         ({"kind": "modelled"}, "chip"),
         ({"chip_id": "unknown"}, "chip"),
+        ({"pools": [{"chip": "any", "count": 1}]}, "pools"),
+        ({"links": [{"between": ["a", "a"], "bytes_per_s": 1e9}]}, "links"),
         ({"labels": {"kind": "mine"}}, "labels.kind"),
         ({"labels": {"Rack": "a"}}, "labels.Rack"),
         ({"labels": {"rack": {"row": "a"}}}, "labels.rack"),
@@ -65,6 +67,15 @@ def test_what_can_not_be_a_node_is_refused_by_field(changes: dict[str, object], 
     assert caught.value.field == field
     assert caught.value.allowed is not None
     assert Node.objects.count() == 1
+
+
+def test_a_modelled_node_offers_pools_of_chips_of_the_catalog() -> None:
+    Chip.objects.create(chip_id="c", name="C", vendor="v", kind="gpu", record={"chip_id": "c"})
+    pools: list[dict[str, object]] = [{"chip": "any", "count": 4}]
+    node = register_node("lab", kind="modelled", chip_id="c", pools=pools)
+    assert node.offers() == {"c": 4, "any": 4}
+    with pytest.raises(HardwareError, match=r"pools\.0\.chip: no chip 'd'"):
+        register_node("other", kind="modelled", chip_id="c", pools=[{"chip": "d", "count": 4}])
 
 
 def test_a_modelled_node_stands_for_a_chip_of_the_catalog() -> None:

@@ -26,7 +26,7 @@ START_S = 90.0
 MODELLED = """
 name: On the modelled node
 model: smollm2-135m-instruct
-nodes: {names: [h100-modelled]}
+nodes: {names: [modelled]}
 workload:
   kind: synthetic
   arrival: {kind: closed, max_concurrency: 4}

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand
 from hardware.models import Node
 from hardware.services import issue_join_token, load_catalog, register_node
 from labsite.administrator import ensure_administrator
-from labsite.first_start import LOCAL_NODES, LocalNode, kept_credentials
+from labsite.first_start import LocalNode, kept_credentials, local_nodes
 
 
 class Command(BaseCommand):
@@ -21,7 +21,7 @@ class Command(BaseCommand):
         call_command("migrate", verbosity=0, interactive=False)
         load_catalog()
         self._admin()
-        for node in LOCAL_NODES:
+        for node in local_nodes(settings.LAB_HOME):
             self._local_node(node)
 
     def _admin(self) -> None:
@@ -35,9 +35,11 @@ class Command(BaseCommand):
     def _local_node(self, local: LocalNode) -> None:
         """Registers it, and leaves a token where its agent has not joined yet."""
         if local.has_joined(settings.LAB_HOME):
+            # One of an earlier version offered its own chip alone.
+            Node.objects.filter(name=local.name, pools=[]).update(pools=list(local.pools))
             return
         node = Node.objects.filter(name=local.name).first() or register_node(
-            local.name, kind=local.kind, chip_id=local.chip_id
+            local.name, kind=local.kind, chip_id=local.chip_id, pools=list(local.pools)
         )
         token_file = local.token_file(settings.LAB_HOME)
         token_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
