@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from runners.chips.claims import Claim
 from runners.chips.figures import Record, Slug, SystemWatts, Teraflops, Text, UsdPerHour, UsdPurchase, Watts
 from runners.chips.parts import Efficiency, Format, Interconnect, Memory, Ownership, System
+from runners.chips.plausible import find_implausible
 from runners.chips.sources import FigureSource, Remark
 from runners.chips.speculation import Speculation
 
@@ -92,6 +93,12 @@ class ChipRecord(Record):
                     "{value} is not plausible in TFLOP/s for a {kind}; allowed: {least} to 5e+06 TFLOP/s",
                     value=f"{tflops:g}", kind=self.kind, least=f"{LEAST_TFLOPS:g}",
                 )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def figures_go_together(self) -> Self:
+        for found in find_implausible(self):
+            raise _fault(found.field, "{message}", message=found.message)
         return self
 
     @model_validator(mode="after")
