@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 Tokens = tuple[int, ...]
+BlockKey = tuple[int, Tokens]
+"""Content id of the block before, and the block's own tokens."""
 
 ROOT = 0
 """Content id of the empty prefix, the parent of every first block."""
@@ -29,7 +31,7 @@ class _Content:
     """What a published block holds. A `content_id` is never used again: an evicted parent matches nothing."""
 
     content_id: int
-    key: tuple[int, Tokens]
+    key: BlockKey
 
 
 class BlockPool:
@@ -45,7 +47,7 @@ class BlockPool:
         self._free = list(range(num_blocks - 1, -1, -1))
         self._references = [0] * num_blocks
         self._content: list[_Content | None] = [None] * num_blocks
-        self._published: dict[tuple[int, Tokens], int] = {}
+        self._published: dict[BlockKey, int] = {}
         self._evictable: OrderedDict[int, None] = OrderedDict()
         self._last_content_id = ROOT
 
@@ -79,16 +81,31 @@ class BlockPool:
             if block is None:
                 break
             hits.append(block)
-            parent = self._content_id(block)
+            parent = self._content_of(block).content_id
         return tuple(hits)
+
+    def key_of(self, block: int) -> BlockKey:
+        """What a published block is found by."""
+        return self._content_of(block).key
+
+    def key_after(self, hits: tuple[int, ...], tokens: Tokens) -> BlockKey:
+        """What the block that holds `tokens` after `hits` (from `match`) would be found by."""
+        return (self._content_of(hits[-1]).content_id if hits else ROOT, tokens)
+
+    def holds(self, key: BlockKey) -> bool:
+        return key in self._published
+
+    def has_room(self, count: int, shared: tuple[int, ...] = ()) -> bool:
+        """Whether `allocate` would give what it is asked for."""
+        revived = sum(not self._references[block] for block in shared)
+        return count <= len(self._free) + len(self._evictable) - revived
 
     def allocate(self, count: int, shared: tuple[int, ...] = ()) -> tuple[int, ...] | None:
         """One more reference to each of `shared` (from `match`), followed by `count` empty blocks.
 
         Free blocks go first, then the least recently used cached ones. None, without effect, if room lacks.
         """
-        revived = sum(not self._references[block] for block in shared)
-        if count > len(self._free) + len(self._evictable) - revived:
+        if not self.has_room(count, shared):
             return None
         for block in shared:
             self._hold(block)
@@ -100,7 +117,7 @@ class BlockPool:
         Gives the block to use from now on: where another one holds the same prefix already, the caller's
         reference moves to that one and `block` is free.
         """
-        key = (ROOT if parent is None else self._content_id(parent), tokens)
+        key = (ROOT if parent is None else self._content_of(parent).content_id, tokens)
         twin = self._published.setdefault(key, block)
         if twin == block:
             self._last_content_id += 1
@@ -150,11 +167,11 @@ class BlockPool:
         if len(self._published) != len(content_ids) - 1 or any(self._content[block] for block in self._free):
             raise BlockAccountingError("a block keeps content but is free, or unknown to the prefix cache")
 
-    def _content_id(self, block: int) -> int:
+    def _content_of(self, block: int) -> _Content:
         content = self._content[block]
         if content is None:
             raise BlockAccountingError(f"block {block} was never published and can't be a prefix")
-        return content.content_id
+        return content
 
     def _hold(self, block: int) -> None:
         if self._references[block] == 0:

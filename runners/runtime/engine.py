@@ -9,16 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Literal
+from math import inf
 
 from runners.events import MAX_OWNERS, KVBlocks, Step
 from runners.runtime.admission import RequestRejected, check_servable, max_sequence_tokens
 from runners.runtime.blocks import BlockPool
-from runners.runtime.executor import Executor, StepDetail, StepResult
+from runners.runtime.executor import Executor, SteadyExecutor, StepDetail, StepResult
+from runners.runtime.outputs import (
+    EmbeddingOutput,
+    EngineStats,
+    Failure,
+    FinishReason,
+    PromptLogprobs,
+    RequestTiming,
+    StepOutput,
+    TokenOutput,
+)
 from runners.runtime.sampling.limits import check_sampling
 from runners.runtime.sampling.structure import StructureError, StructureState
 from runners.runtime.scheduler import Schedule, Scheduler, SchedulerConfig
-from runners.runtime.sequence import ReceivedKV, SamplingParams, Sequence, SequenceState, TokenLogprobs
+from runners.runtime.sequence import ReceivedKV, SamplingParams, Sequence, SequenceState
+from runners.runtime.steady import SteadyOutput, find_steady_batch
 
 __all__ = [
     "EmbeddingOutput",
@@ -26,94 +37,20 @@ __all__ = [
     "EngineStats",
     "ExecutorContractError",
     "Failure",
+    "FinishReason",
     "PromptLogprobs",
     "RequestRejected",
     "RequestTiming",
+    "SteadyOutput",
     "StepOutput",
     "TokenOutput",
 ]
 
-FinishReason = Literal["stop", "length"]
 _NO_DETAIL = StepDetail()
 
 
 class ExecutorContractError(RuntimeError):
     """The executor gave tokens or embeddings for other requests than those it was to."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestTiming:
-    """The runtime's side of a finished request, as METRICS.md names it; times on the executor's clock.
-
-    Of a request whose prompt was computed elsewhere, `queued_s` is when it came here, and `prefill_done_s` when its
-    first token did."""
-
-    queued_s: float
-    scheduled_first_s: float | None
-    prefill_done_s: float | None
-    finished_s: float
-    preemptions: int
-    cached_tokens: int
-    draft_tokens: int = 0
-    accepted_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TokenOutput:
-    """One output token. A request's last one, which may be a stop token, has `finish_reason` and `timing`."""
-
-    request_id: str
-    token_id: int
-    finish_reason: FinishReason | None = None
-    timing: RequestTiming | None = None
-    logprobs: TokenLogprobs | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddingOutput:
-    """The one output of a request for an embedding, which ends it: (hidden_size,), of Euclidean length 1."""
-
-    request_id: str
-    embedding: tuple[float, ...]
-    timing: RequestTiming
-
-
-@dataclass(frozen=True, slots=True)
-class PromptLogprobs:
-    """One entry per prompt token, none for the first; told once, before the first output."""
-
-    request_id: str
-    logprobs: tuple[TokenLogprobs | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A request that can't go on and has ended; `field` is the one at fault, as the client calls it."""
-
-    request_id: str
-    field: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepOutput:
-    step: Step
-    tokens: tuple[TokenOutput, ...]
-    embeddings: tuple[EmbeddingOutput, ...] = ()
-    prompt_logprobs: tuple[PromptLogprobs, ...] = ()
-    failures: tuple[Failure, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStats:
-    """Gauges at this moment. Blocks: used + cached + free = total; used slots hold tokens of used blocks."""
-
-    running: int
-    waiting: int
-    kv_used_blocks: int
-    kv_cached_blocks: int
-    kv_free_blocks: int
-    kv_used_slots: int
 
 
 class Engine:
@@ -134,7 +71,8 @@ class Engine:
         self.executor = executor
         self.config = config
         self.name = name
-        self._numbers = count(1) if numbers is None else numbers
+        self.numbers = count(1) if numbers is None else numbers
+        self._steady_executor = executor if isinstance(executor, SteadyExecutor) else None
         self._pool = BlockPool(executor.num_blocks, executor.block_size)
         self._scheduler = Scheduler(config, self._pool)
         self._sequences: dict[str, Sequence] = {}
@@ -213,6 +151,29 @@ class Engine:
         result = self.executor.execute(tuple(plan.batch))
         return self._update(plan, result, start_s)
 
+    def run_steady(self, until_s: float = inf) -> SteadyOutput | None:
+        """Take together the next steps, while the batch stays as it is; None where `step` has to take the next one.
+
+        No step starts at `until_s` or later. What `step` after `step` would give comes out, and leaves the engine in
+        the same state, if the caller moves the executor's clock to the end of the last step and takes the events'
+        indices from `numbers`.
+        """
+        executor = self._steady_executor
+        batch = find_steady_batch(self._scheduler) if executor is not None else None
+        if executor is None or batch is None:
+            return None
+        timed = batch.time_steps(executor, self.executor.now(), until_s)
+        if not timed:
+            return None
+        steps = []
+        for number in range(batch.draw_tokens(executor, len(timed))):
+            steps.append(batch.take_step(number, *timed[number]))
+            if batch.may_admit():
+                break
+        tokens, waiting = batch.settle(len(steps)), len(self._scheduler.waiting)
+        finished = self._end_steady(batch.sequences, steps[-1].end_s)
+        return SteadyOutput(tuple(steps), tokens, finished, waiting, self.name)
+
     def stats(self) -> EngineStats:
         running = self._scheduler.running
         # Only full blocks are shared, so each reference past the first counts a whole block of slots again.
@@ -269,7 +230,7 @@ class Engine:
         """The step as an event. KV use is as the step left it, before finished sequences let go of theirs."""
         stats, detail = self.stats(), result.detail or _NO_DETAIL
         return Step(
-            index=next(self._numbers),
+            index=next(self.numbers),
             start_s=start_s,
             duration_s=result.duration_s,
             prefill_tokens=plan.prefill_tokens,
@@ -314,6 +275,15 @@ class Engine:
             return TokenOutput(sequence.request_id, token_id, logprobs=logprobs)
         self._end(sequence)
         return TokenOutput(sequence.request_id, token_id, reason, _timing(sequence, end_s), logprobs)
+
+    def _end_steady(self, sequences: tuple[Sequence, ...], end_s: float) -> tuple[TokenOutput, ...]:
+        finished = []
+        for sequence in sequences:
+            token_id = sequence.output_ids[-1]
+            if reason := _finish_reason(sequence, token_id):
+                self._end(sequence)
+                finished.append(TokenOutput(sequence.request_id, token_id, reason, _timing(sequence, end_s)))
+        return tuple(finished)
 
     def _end(self, sequence: Sequence) -> None:
         del self._sequences[sequence.request_id]

@@ -6,9 +6,9 @@ made the batch is the same object either way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from runners.events import Bound
 from runners.runtime.sampling.structure import Allowed
@@ -74,6 +74,19 @@ class StepResult:
     prompt_logprobs: Mapping[str, Sequence[TokenLogprobs]] = field(default_factory=dict)
     embeddings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     detail: StepDetail | None = None
+
+
+@runtime_checkable
+class SteadyExecutor(Protocol):
+    """What an executor also offers whose decode steps depend on nothing but the sequences' lengths, so that the engine
+    can take several at once. Both methods are pure, and say just what `execute` would."""
+
+    def decode_steps(self, starts: Sequence[int]) -> Iterator[tuple[float, StepDetail | None]]:
+        """Duration and detail of a step in which each sequence decodes one token, at position `starts[i]`; then of the
+        step after it, at `starts[i] + 1`; and so on without end."""
+
+    def decode_tokens(self, params: SamplingParams, first_index: int, num_tokens: int) -> Sequence[int]:
+        """Output tokens number `first_index`, `first_index + 1`, … of a request."""
 
 
 class Executor(Protocol):

@@ -18,6 +18,7 @@ budget.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -130,7 +131,7 @@ class Scheduler:
                 sequence.num_computed_tokens = share.start + len(share.token_ids)
                 sequence.num_received_tokens = 0
                 if self.config.prefix_cache:
-                    self._publish_full_blocks(sequence)
+                    self.publish_full_blocks(sequence)
 
     def _schedule_decodes(self, plan: Schedule) -> None:
         # Victims come from the end of `running`, so they are never sequences this loop has passed.
@@ -151,26 +152,38 @@ class Scheduler:
     def _admit_waiting(self, plan: Schedule) -> None:
         while self.waiting and plan.budget and len(self.running) < self.config.max_num_seqs:
             sequence = self.waiting[0]
-            hits = self._match_prefix(sequence)
-            known_tokens = max(len(hits) * self.pool.block_size, sequence.num_received_tokens)
-            remaining = sequence.num_tokens - known_tokens
-            if remaining > plan.budget and not self._may_chunk(sequence):
+            hits = self.pool.match(self.prefix_of(sequence))
+            known_tokens = self._known_tokens(sequence, hits)
+            if not self._fits_budget(sequence, known_tokens, plan.budget):
                 return
             table = self.pool.allocate(self.pool.blocks_for(sequence.num_tokens) - len(hits), shared=hits)
             if table is None:
                 return
             plan.cached_tokens += known_tokens - sequence.num_received_tokens
             self._start(self.waiting.pop(0), table, len(hits), known_tokens)
-            plan.take(sequence, min(remaining, plan.budget))
+            plan.take(sequence, min(sequence.num_tokens - known_tokens, plan.budget))
 
-    def _match_prefix(self, sequence: Sequence) -> tuple[int, ...]:
+    def can_admit(self, sequence: Sequence, hits: tuple[int, ...], budget: int) -> bool:
+        """Whether the first in `waiting`, whose prefix is found in the blocks `hits`, would be admitted now."""
+        needed = self.pool.blocks_for(sequence.num_tokens) - len(hits)
+        fits = self._fits_budget(sequence, self._known_tokens(sequence, hits), budget)
+        return fits and self.pool.has_room(needed, hits)
+
+    def prefix_of(self, sequence: Sequence) -> Iterator[tuple[int, ...]]:
+        """The full blocks of tokens that the prefix cache may spare the sequence."""
         # Prompt logprobs come from computing the prompt, which a hit would skip.
         if not self.config.prefix_cache or sequence.lacks_prompt_logprobs:
-            return ()
+            return iter(())
         # At least the last token is always computed: its logits are what the step is for.
         size = self.pool.block_size
         last_start = (sequence.num_tokens - 1) // size * size
-        return self.pool.match(sequence.tokens(start, start + size) for start in range(0, last_start, size))
+        return (sequence.tokens(start, start + size) for start in range(0, last_start, size))
+
+    def _known_tokens(self, sequence: Sequence, hits: tuple[int, ...]) -> int:
+        return max(len(hits) * self.pool.block_size, sequence.num_received_tokens)
+
+    def _fits_budget(self, sequence: Sequence, known_tokens: int, budget: int) -> bool:
+        return sequence.num_tokens - known_tokens <= budget or self._may_chunk(sequence)
 
     def _may_chunk(self, sequence: Sequence) -> bool:
         return self.config.chunked_prefill or sequence.num_tokens > self.config.max_num_batched_tokens
@@ -208,7 +221,8 @@ class Scheduler:
         sequence.block_table = ()
         sequence.num_computed_tokens = sequence.num_received_tokens = 0
 
-    def _publish_full_blocks(self, sequence: Sequence) -> None:
+    def publish_full_blocks(self, sequence: Sequence) -> None:
+        """Offer what the sequence has filled since the last time to the prefix cache."""
         size = self.pool.block_size
         for index in range(sequence.num_published_blocks, sequence.num_computed_tokens // size):
             table = sequence.block_table
