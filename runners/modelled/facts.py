@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticCustomError
+
 from runners.chips import ChipRecord, load_catalog
+from runners.chips.figures import Bounds
 
 FAMILIES = (
     ("ampere", r"a100|rtx-30|a40|a10"),
@@ -55,6 +58,14 @@ class ChipFacts:
         return self.rates.get(name)
 
 
+IN_A_FILE = (
+    ("memory", "capacity_GB", Bounds(0.1, 2e5, "GB")),
+    ("memory", "bandwidth_TBps", Bounds(1e-3, 1e5, "TB/s")),
+    ("interconnect", "scale_up_GBps_per_chip", Bounds(1, 1e5, "GB/s")),
+    ("interconnect", "latency_us", Bounds(0.01, 1000, "microseconds")),
+)
+"""What the figures of a chips file may be, in its own units."""
+
 DEFAULT_LINK_BYTES_PER_S = 25e9
 DEFAULT_LINK_LATENCY_S = 10e-6
 
@@ -94,11 +105,12 @@ def _facts_or_why_not(record: ChipRecord) -> ChipFacts | str:
 
 def facts_from_json(item: Mapping[str, Any]) -> ChipFacts | str:
     """The facts of one record of a chips file (dense_tflops, memory in GB and TB/s, interconnect in GB/s and µs), or
-    why it can't be modelled."""
+    why it can't be modelled. Raises ChipFactsError for a figure in another unit."""
     rates = {name: float(rate) * 1e12 for name, rate in (item["dense_tflops"] or {}).items() if rate}
     if item.get("fp32_tflops"):
         rates.setdefault("fp32", float(item["fp32_tflops"]) * 1e12)
     memory, link = item["memory"], item["interconnect"]
+    _check_units(item)
     if not memory.get("bandwidth_TBps") or not memory.get("capacity_GB"):
         return f"{item['id']}: its record states no memory bandwidth or capacity"
     if not rates:
@@ -115,6 +127,15 @@ def facts_from_json(item: Mapping[str, Any]) -> ChipFacts | str:
     )
 
 
+def _check_units(item: Mapping[str, Any]) -> None:
+    for table, name, bounds in IN_A_FILE:
+        value = item[table].get(name)
+        try:
+            bounds.check(value or bounds.low)
+        except PydanticCustomError as error:
+            raise ChipFactsError(f"{item['id']}: {table}.{name}: {error.message()}") from error
+
+
 class ChipTable:
     """Chips by id, from the project's catalog or a file; one that can't be modelled is kept with its reason."""
 
@@ -123,7 +144,8 @@ class ChipTable:
 
     @classmethod
     def load(cls, source: str) -> ChipTable:
-        """`source` is "catalog", or the path of a JSON list of chip records."""
+        """`source` is "catalog", or the path of a JSON list of chip records. Raises ChipFactsError for a figure in
+        another unit."""
         if source == "catalog":
             return cls({record.chip_id: _facts_or_why_not(record) for record in load_catalog()})
         return cls({item["id"]: facts_from_json(item) for item in json.loads(Path(source).read_text(encoding="utf-8"))})

@@ -119,3 +119,14 @@ def test_a_file_of_chips_is_read_in_its_own_units(tmp_path: Path) -> None:
     assert (table.get("mine-1").bytes_per_s, table.get("mine-1").link_latency_s) == pytest.approx((2e12, 5e-6))
     with pytest.raises(ChipFactsError, match="mine-2: its record states no memory bandwidth"):
         table.get("mine-2")
+
+
+def test_a_file_of_chips_in_other_units_is_refused_by_the_figures_name(tmp_path: Path) -> None:
+    record = {
+        "id": "mine-1", "dense_tflops": {"bf16": 100}, "memory": {"capacity_GB": 80e9, "bandwidth_TBps": 2.0},
+        "interconnect": {}, "tdp_W": 500,
+    }  # fmt: skip
+    path = tmp_path / "chips.json"
+    path.write_text(json.dumps([record]))
+    with pytest.raises(ChipFactsError, match=r"mine-1: memory\.capacity_GB: 8e\+10 is not plausible in GB; allowed: "):
+        ChipTable.load(str(path))
