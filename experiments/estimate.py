@@ -16,6 +16,7 @@ from typing import Any
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from pydantic import ValidationError
 
+from experiments.chosen_models import name_of
 from experiments.models import Run, RunState
 from labsite.accounts.models import Project
 from runners.matrix import Plan
@@ -83,7 +84,7 @@ def estimate(plan: Plan, past: Sequence[PastRun], modelled: bool, nodes: int) ->
     # All runs of one repeat stay on one node.
     at_once = max(1, min(nodes, plan.spec.repeats))
     low, middle, high = (total / plan.spec.repeats * math.ceil(plan.spec.repeats / at_once) for total in sums)
-    models = ", ".join(sorted({cell.spec.model for cell in plan.cells}))
+    models = ", ".join(sorted({name_of(cell.spec.model) for cell in plan.cells}))
     kind = "modelled" if modelled else "measured"
     count = f"{len(spoke)} past run{'s' if len(spoke) != 1 else ''}"
     over = f", over {at_once} nodes at once" if at_once > 1 else ""
@@ -139,7 +140,8 @@ def _load(engine: dict[str, Any], workload: WorkloadSpec) -> tuple[Any, ...]:
 
 
 def _closest(cell: ExperimentSpec, past: Sequence[PastRun], modelled: bool) -> tuple[int, list[PastRun]] | None:
-    same = [one for one in past if one.model == cell.model and one.modelled is modelled]
+    name = name_of(cell.model)
+    same = [one for one in past if one.model == name and one.modelled is modelled]
     if cell.nodes.names:
         same = [one for one in same if one.node in cell.nodes.names] or same
     for level, likeness in enumerate(LIKENESSES):

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from experiments.chosen_models import ChosenModel, ModelChoice, find_models
 from experiments.estimate import Estimate, estimate, past_runs
 from experiments.models import Run, RunState
 from experiments.placement import matches
-from experiments.registered import find_usable
 from experiments.services.feasibility import demand_of, node_view
 from experiments.warnings import MatchingNode, Warning, find_warnings
 from hardware.models import Node, NodeKind
 from hardware.selectors import nodes_serving
 from labsite.accounts.models import Project
 from runners.matrix import Plan
-from runners.models import ModelEntry
 
 
 @dataclass(frozen=True)
@@ -26,24 +25,24 @@ class Preview:
 
 def preview(plan: Plan, project: Project) -> Preview:
     """For a plan that is feasible. A fixed number of queries, whatever the plan's size."""
-    models = find_usable({cell.spec.model for cell in plan.cells})
+    models = find_models({cell.spec.model for cell in plan.cells})
     nodes = _matching(plan, project, models)
     up = [node for node in nodes if node.is_up]
     modelled = bool(nodes) and all(node.modelled for node in nodes)
     expected = estimate(plan, past_runs(project), modelled, len(up))
-    sizes = {name: entry.bytes for name, entry in models.items()}
+    sizes = {model.name: model.bytes for model in models.values() if not model.random_weights}
     return Preview(find_warnings(plan, nodes, sizes, expected, _queued(project)), expected)
 
 
-def _matching(plan: Plan, project: Project, models: Mapping[str, ModelEntry]) -> list[MatchingNode]:
+def _matching(plan: Plan, project: Project, models: Mapping[ModelChoice, ChosenModel]) -> list[MatchingNode]:
     demands = {demand_of(cell.spec, project.pk, models.get(cell.spec.model)) for cell in plan.cells}
     serving = nodes_serving(project.pk).order_by("name")
     return [_as_matching(node, models) for node in serving if any(matches(one, node_view(node)) for one in demands)]
 
 
-def _as_matching(node: Node, models: Mapping[str, ModelEntry]) -> MatchingNode:
+def _as_matching(node: Node, models: Mapping[ModelChoice, ChosenModel]) -> MatchingNode:
     hashes = {model["sha256"] for model in node.models_held}
-    held = frozenset(name for name, entry in models.items() if entry.sha256 in hashes)
+    held = frozenset(one.name for one in models.values() if one.random_weights or one.sha256 in hashes)
     return MatchingNode(node.name, node.state, node.kind == NodeKind.MODELLED, held, node.fault)
 
 

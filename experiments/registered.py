@@ -1,4 +1,4 @@
-"""The models that experiments may name: those that the lab ships, and those that were registered with it. Reads.
+"""The models that the lab ships, and those that were registered with it. Reads.
 
 Names are the lab's own, not a project's. A retired model takes no new experiments; runs keep the entry they were made
 for.
@@ -10,9 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from experiments.models import RegisteredModel
-from runners.models import REGISTRY, ModelEntry, UnknownModel
-
-NAMED = 50
+from runners.models import REGISTRY, ModelEntry
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,3 @@ def find_usable(names: Iterable[str]) -> dict[str, ModelEntry]:
     registered = RegisteredModel.objects.filter(name__in=wanted, retired_at=None).values_list("name", "entry")
     found = {name: ModelEntry.from_dict(entry) for name, entry in registered}
     return found | {name: REGISTRY[name] for name in wanted if name in REGISTRY}
-
-
-def why_unusable(name: str) -> UnknownModel:
-    """What to tell of a name that `find_usable` did not give."""
-    usable = RegisteredModel.objects.filter(retired_at=None).values_list("name", flat=True)[:NAMED]
-    error = UnknownModel(name, [*REGISTRY, *usable])
-    if RegisteredModel.objects.filter(name=name).exclude(retired_at=None).exists():
-        error.args = (f"model {name!r} was retired; registered: {', '.join(error.allowed)}",)
-    return error

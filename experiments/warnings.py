@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from experiments.chosen_models import name_of
 from experiments.estimate import Estimate
 from hardware.models import NodeState
 from runners.matrix import Plan
@@ -35,8 +36,8 @@ class Warning:
 
 @dataclass(frozen=True)
 class MatchingNode:
-    """A node that could run some trial of the plan. `held` names the models on its disk; with a `fault` it takes no
-    run though it may be up."""
+    """A node that could run some trial of the plan. `held` names the models that it need not fetch; with a
+    `fault` it takes no run though it may be up."""
 
     name: str
     state: str
@@ -89,7 +90,7 @@ def _states(nodes: Sequence[MatchingNode]) -> str:
 
 def _about_models(plan: Plan, nodes: Sequence[MatchingNode], model_bytes: dict[str, int]) -> Iterator[Warning]:
     measured = [node for node in nodes if not node.modelled]  # a modelled node needs no file
-    for model in sorted({cell.spec.model for cell in plan.cells}):
+    for model in sorted({name_of(cell.spec.model) for cell in plan.cells}):
         missing = [node.name for node in measured if model not in node.held]
         if missing:
             size = f", {model_bytes[model] / 1e6:,.0f} MB" if model in model_bytes else ""

@@ -6,29 +6,37 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from experiments.placement import Demand, FreeNode, has_memory, is_meant
-from experiments.registered import find_usable, why_unusable
-from experiments.services.modelled_chips import ModelledRecords, is_speculative, modelled_records, why_not_modelled
+from experiments.chosen_models import (
+    ChosenModel,
+    ModelChoice,
+    choices_of,
+    draft_of,
+    find_models,
+    measured_faults,
+    why_not,
+    workload_faults,
+)
+from experiments.placement import ANY_CHIP, Demand, FreeNode, has_chips, has_memory, is_meant
+from experiments.services.modelled_chips import ModelledRecords, modelled_records, why_not_modelled
 from hardware.models import Node, NodeKind
 from hardware.selectors import current_chips, nodes_serving
 from labsite.accounts.models import Project
 from runners.document import FieldError, SpecError
 from runners.matrix import Plan
-from runners.models import ModelEntry
 from runners.models.memory import least_memory_bytes, machine_memory_bytes
-from runners.spec import ExperimentSpec
+from runners.spec import ExperimentSpec, PlacementSpec
 
 NAMED_NODES = 5
 
 
-def check_feasible(plan: Plan, project: Project) -> dict[str, ModelEntry]:
+def check_feasible(plan: Plan, project: Project) -> dict[ModelChoice, ChosenModel]:
     """The models that the plan names. Raises SpecError with every fault: unknown model or chip, requests too long, no
     node that could match, none with enough memory."""
     errors: dict[tuple[str, str], FieldError] = {}
     serving = list(nodes_serving(project.pk))
     nodes, records = [node_view(node) for node in serving], modelled_records(serving)
     chips = sorted(current_chips().values_list("chip_id", flat=True))
-    models = find_usable({cell.spec.model for cell in plan.cells})
+    models = find_models(choice for cell in plan.cells for choice in choices_of(cell.spec))
     for cell in plan.cells:
         for error in _faults(cell.spec, plan.spec, models, chips, nodes, records, project.pk):
             errors.setdefault((error.field, error.message), error)
@@ -37,17 +45,21 @@ def check_feasible(plan: Plan, project: Project) -> dict[str, ModelEntry]:
     return models
 
 
-def demand_of(spec: ExperimentSpec, project_id: int, model: ModelEntry | None = None) -> Demand:
+def demand_of(spec: ExperimentSpec, project_id: int, model: ChosenModel | None = None) -> Demand:
     """What a trial asks of a node; with its model also how much memory."""
     labels = tuple(sorted(spec.nodes.labels.items()))
     memory_bytes = least_memory_of(model, spec) if model else 0
-    return Demand(project_id, spec.chip, labels, spec.nodes.names, memory_bytes, spec.allow_speculative)
+    return Demand(project_id, chips_of(spec.placement, spec.chip), labels, spec.nodes.names, memory_bytes)
 
 
-def least_memory_of(model: ModelEntry, spec: ExperimentSpec) -> int:
+def chips_of(placement: PlacementSpec, chip: str) -> tuple[str, ...]:
+    """The ids of the chips that it names; none where it is any."""
+    return tuple(one for one in placement.chips(chip) if one != ANY_CHIP)
+
+
+def least_memory_of(model: ChosenModel, spec: ExperimentSpec) -> int:
     """Bytes without which no node can run the trial at all."""
-    longest = spec.workload.input_len.longest + spec.workload.output_len.longest
-    return least_memory_bytes(model.shape, spec.engine.weights, spec.engine.kv_cache, longest)
+    return least_memory_bytes(model.shape, spec.engine.weights, spec.engine.kv_cache, spec.workload.longest)
 
 
 def node_view(node: Node) -> FreeNode:
@@ -58,7 +70,7 @@ def node_view(node: Node) -> FreeNode:
         node.all_labels(),
         _memory_of(node),
         frozenset(str(model["sha256"]) for model in node.models_held),
-        is_speculative(node),
+        node.offers(),
     )
 
 
@@ -73,29 +85,30 @@ def _memory_of(node: Node) -> int | None:
 def _faults(
     cell: ExperimentSpec,
     whole: ExperimentSpec,
-    models: dict[str, ModelEntry],
+    models: dict[ModelChoice, ChosenModel],
     chips: list[str],
     nodes: list[FreeNode],
     records: ModelledRecords,
     project_id: int,
 ) -> Iterable[FieldError]:
     model = models.get(cell.model)
+    draft = draft_of(cell)
     if model is None:
-        unknown = why_unusable(cell.model)
-        message = str(unknown).partition("; registered")[0]
-        yield FieldError(_axis(whole, "model"), message, unknown.allowed)
+        yield from (_at_axis(whole, fault) for fault in why_not(cell.model))
         return
+    if draft is not None and draft not in models:
+        yield from (_at_axis(whole, fault) for fault in why_not(draft, "engine.speculation.model"))
+    yield from (_at_axis(whole, fault) for fault in workload_faults(cell, model))
     longest_allowed = int(model.shape["max_model_len"])
-    workload = cell.workload
-    longest = workload.input_len.longest + workload.output_len.longest
+    longest = cell.workload.longest
     if longest > longest_allowed:
-        message = f"prompt and output may reach {longest} tokens; {cell.model} takes {longest_allowed} in all"
+        message = f"prompt and output may reach {longest} tokens; {model.name} takes {longest_allowed} in all"
         yield FieldError("workload.input_len", message, f"input and output: at most {longest_allowed} together")
     if cell.chip not in ("any", *chips):
         yield FieldError(_axis(whole, "chip"), f"no chip {cell.chip!r} in the catalog", ["any", *chips])
         return
     demand = demand_of(cell, project_id, model)
-    meant = [node for node in nodes if is_meant(demand, node)]
+    meant = [node for node in nodes if is_meant(demand, node) and has_chips(demand, node)]
     kinds = {node.labels["kind"] for node in meant}
     if refusal := why_not_modelled(cell, model.shape, demand, nodes, records):
         named = refusal.field if refusal.field == "allow_speculative" else _axis(whole, refusal.field)
@@ -105,18 +118,26 @@ def _faults(
     elif len(kinds) > 1:
         message = "these nodes are measured and modelled ones; one trial's runs must all be of one kind"
         yield FieldError("nodes", message, [{"kind": kind} for kind in sorted(kinds)])
+    elif faults := list(measured_faults(cell, model) if kinds == {NodeKind.MEASURED} else ()):
+        yield from (_at_axis(whole, fault) for fault in faults)
     elif not any(has_memory(demand, node) for node in meant):
-        yield _too_large(cell, whole, demand, meant)
+        yield _too_large(cell, whole, model, demand, meant)
 
 
-def _too_large(cell: ExperimentSpec, whole: ExperimentSpec, demand: Demand, nodes: list[FreeNode]) -> FieldError:
+def _too_large(
+    cell: ExperimentSpec, whole: ExperimentSpec, model: ChosenModel, demand: Demand, nodes: list[FreeNode]
+) -> FieldError:
     largest = sorted(nodes, key=lambda node: -(node.memory_bytes or 0))[:NAMED_NODES]
     has = {node.labels["name"]: f"{node.memory_bytes or 0:,} bytes" for node in largest}
     message = (
-        f"{cell.model} needs at least {demand.memory_bytes:,} bytes of memory ({cell.engine.weights} weights and one "
+        f"{model.name} needs at least {demand.memory_bytes:,} bytes of memory ({cell.engine.weights} weights and one "
         f"sequence); no node that matches has them: {', '.join(f'{name} has {size}' for name, size in has.items())}"
     )
     return FieldError(_axis(whole, "model"), message, has)
+
+
+def _at_axis(whole: ExperimentSpec, fault: FieldError) -> FieldError:
+    return FieldError(_axis(whole, fault.field), fault.message, fault.allowed)
 
 
 def _axis(whole: ExperimentSpec, name: str) -> str:

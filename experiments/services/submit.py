@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from experiments.chosen_models import ChosenModel, ModelChoice, draft_of
 from experiments.errors import IdempotencyConflict
 from experiments.models import Experiment, IdempotencyKey, Run, Trial
 from experiments.provenance import code_revision
@@ -19,8 +20,7 @@ from labsite.accounts.audit import record
 from labsite.accounts.models import Project, Role, User
 from labsite.accounts.permissions import require
 from runners.matrix import Cell, Plan, PlannedRun, plan_experiment
-from runners.models import ModelEntry
-from runners.spec import ModelRef, RunSpec
+from runners.spec import RunSpec
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _store(
     project: Project,
     document: Mapping[str, Any],
     plan: Plan,
-    models: Mapping[str, ModelEntry],
+    models: Mapping[ModelChoice, ChosenModel],
     cloned_from: Experiment | None,
 ) -> Experiment:
     experiment = Experiment.objects.create(
@@ -134,13 +134,14 @@ def _store(
     # A run's spec holds its own id, which the insert has only now given.
     for run, planned in zip(runs, plan.runs, strict=True):
         cell = plan.cells[planned.trial_index]
-        run.spec = _freeze(run, planned, cell, models[cell.spec.model]).model_dump(mode="json")
+        run.spec = _freeze(run, planned, cell, models).model_dump(mode="json")
     Run.objects.bulk_update(runs, ["spec"], batch_size=200)
     return experiment
 
 
-def _freeze(run: Run, planned: PlannedRun, cell: Cell, model: ModelEntry) -> RunSpec:
+def _freeze(run: Run, planned: PlannedRun, cell: Cell, models: Mapping[ModelChoice, ChosenModel]) -> RunSpec:
     price = cell.spec.cost.usd_per_hour
+    draft = draft_of(cell.spec)
     return RunSpec(
         run_id=run.pk,
         experiment_id=run.experiment_id,
@@ -148,7 +149,8 @@ def _freeze(run: Run, planned: PlannedRun, cell: Cell, model: ModelEntry) -> Run
         repeat=planned.repeat,
         seed=planned.seed,
         settings=cell.settings,
-        model=ModelRef(name=model.name, sha256=model.sha256, shape=model.shape, entry=model.to_dict()),
+        model=models[cell.spec.model].ref,
+        draft=models[draft].ref if draft else None,
         chip_id=cell.spec.chip,
         allow_speculative=cell.spec.allow_speculative,
         engine=cell.spec.engine,

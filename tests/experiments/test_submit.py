@@ -62,7 +62,8 @@ def test_an_unknown_model_is_refused_with_those_that_exist() -> None:
     ready_node()
     message, allowed = refused(model="gpt-9")["model"]
     assert "gpt-9" in message
-    assert allowed == ["smollm2-135m-instruct"]
+    assert allowed["registered"] == ["smollm2-135m-instruct"]
+    assert "llama-3-8b" in allowed["shapes, with random weights"]
 
 
 def test_an_unknown_model_on_the_matrix_is_named_there() -> None:
