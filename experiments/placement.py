@@ -8,7 +8,7 @@ other free nodes take other repeats.
 
 Choice of the node: of the free ones that match, one that holds the run's model, else the one idle for longest, which
 then fetches it; no run waits for a holder. A modelled node takes part only where it is asked for, and no node takes
-what its memory can't hold.
+what its memory can't hold, or more chips than it offers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hardware.pools import count_offered
+
 ANY_CHIP = "any"
 MODELLED = "modelled"
 NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -25,27 +27,33 @@ NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 @dataclass(frozen=True)
 class Demand:
-    """What a run asks of a node: its project's (or every project's), all the labels or one of the names, the chip, and
+    """What a run asks of a node: its project's (or every project's), all the labels or one of the names, the chips, and
     at least that much memory.
 
-    A modelled node is asked for by its chip, its name, or the label `kind: modelled`; never by `chip: any` alone. One
-    that models a speculative chip takes part only where that is allowed.
+    `chips` are the ids that its placement names, all of which the node must offer; none means the node's own, whatever
+    it is. `counts` says how many of which it takes; where no chip is named, a modelled node's own must be among them.
+
+    A modelled node is asked for by chips, by its name, or by the label `kind: modelled`; by nothing else.
     """
 
     project_id: int
-    chip_id: str = ANY_CHIP
+    chips: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     names: tuple[str, ...] = ()
     memory_bytes: int = 0
-    allow_speculative: bool = False
+    counts: tuple[tuple[str, int], ...] = ()
 
     @property
     def wants_modelled(self) -> bool:
-        return self.chip_id != ANY_CHIP or bool(self.names) or ("kind", MODELLED) in self.labels
+        return bool(self.chips or self.names) or ("kind", MODELLED) in self.labels
 
 
 Repeat = tuple[int, int, str]
-"""Runs that belong on one node: (experiment, repeat, chip)."""
+"""Runs that belong on one node: (experiment, repeat, chips). Those of other chips may be on another."""
+
+
+def group_of(chips: tuple[str, ...]) -> str:
+    return "+".join(chips) or ANY_CHIP
 
 
 @dataclass(frozen=True)
@@ -62,13 +70,14 @@ class QueuedRun:
 
     @property
     def group(self) -> Repeat:
-        return self.experiment_id, self.repeat, self.demand.chip_id
+        return self.experiment_id, self.repeat, group_of(self.demand.chips)
 
 
 @dataclass(frozen=True)
 class FreeNode:
     """A node that can take a run now, or (for `matches`) could some day. `labels` has `kind`, `chip`, `name` in it;
-    `memory_bytes` is None where it isn't known; `models` are the hashes of those it holds."""
+    `offers` says how many chips it has of each id; `memory_bytes` is None where it isn't known, or where the chips that
+    a placement takes decide it; `models` are the hashes of those it holds."""
 
     node_id: int
     project_id: int | None
@@ -76,7 +85,11 @@ class FreeNode:
     labels: dict[str, str] = field(default_factory=dict)
     memory_bytes: int | None = None
     models: frozenset[str] = frozenset()
-    speculative: bool = False
+    offers: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_modelled(self) -> bool:
+        return self.labels.get("kind") == MODELLED
 
 
 @dataclass(frozen=True)
@@ -89,22 +102,28 @@ class Service:
 
 def matches(demand: Demand, node: FreeNode) -> bool:
     """Whether the node may ever run what this run asks for."""
-    return is_meant(demand, node) and has_memory(demand, node)
+    return is_meant(demand, node) and has_chips(demand, node) and has_memory(demand, node)
 
 
 def is_meant(demand: Demand, node: FreeNode) -> bool:
-    """`matches`, but for the memory."""
+    """Whether the document means such a node, if it has the chips and the memory."""
     if node.project_id not in (None, demand.project_id):
         return False
-    if demand.chip_id not in (ANY_CHIP, node.chip_id):
-        return False
-    if node.labels.get("kind") == MODELLED and not demand.wants_modelled:
-        return False
-    if node.speculative and not demand.allow_speculative:
+    if node.is_modelled and not demand.wants_modelled:
         return False
     if demand.names and node.labels.get("name") not in demand.names:
         return False
     return all(node.labels.get(key) == value for key, value in demand.labels)
+
+
+def has_chips(demand: Demand, node: FreeNode) -> bool:
+    """Whether it offers all of the chips, in the numbers that are known."""
+    counts = dict(demand.counts)
+    if demand.chips:
+        return all(count_offered(node.offers, chip) >= counts.get(chip, 1) for chip in demand.chips)
+    if not (counts and node.is_modelled):
+        return True
+    return node.chip_id in counts and count_offered(node.offers, node.chip_id) >= counts[node.chip_id]
 
 
 def has_memory(demand: Demand, node: FreeNode) -> bool:

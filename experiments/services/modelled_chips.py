@@ -6,12 +6,11 @@ Whether a model fits into their memory is for placement to say.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.placement import Demand, FreeNode, is_meant
+from experiments.placement import Demand, FreeNode, has_chips, is_meant
 from hardware.models import Node, NodeKind
 from runners.chips import ChipRecord, NotModellable, linear_flops, record_for_run, refuse_architecture
 from runners.spec import ExperimentSpec
@@ -24,11 +23,6 @@ def modelled_records(nodes: Iterable[Node]) -> ModelledRecords:
     return {node.chip.chip_id: node.chip.record for node in nodes if node.chip and node.kind == NodeKind.MODELLED}
 
 
-def is_speculative(node: Node) -> bool:
-    """Whether it models a chip whose vendor has not disclosed all that a step needs."""
-    return node.kind == NodeKind.MODELLED and bool(node.chip and node.chip.record.get("speculative"))
-
-
 def why_not_modelled(
     cell: ExperimentSpec,
     shape: Mapping[str, Any],
@@ -36,16 +30,12 @@ def why_not_modelled(
     nodes: Sequence[FreeNode],
     records: ModelledRecords,
 ) -> NotModellable | None:
-    """Why none of the modelled nodes that the trial means can run it; None where one can, or none is meant.
-
-    One that speculation alone would let take part is meant too, so that its error says what would.
-    """
-    asked = replace(demand, allow_speculative=True)
-    meant = [node for node in nodes if is_meant(asked, node)]
+    """Why none of the modelled nodes that the trial means can run it; None where one can, or none is meant."""
+    meant = [node for node in nodes if is_meant(demand, node) and has_chips(demand, node)]
     if any(node.labels["kind"] != NodeKind.MODELLED for node in meant):
         return None
     refusal = None
-    for chip_id in sorted({node.chip_id for node in meant if node.chip_id in records}):
+    for chip_id in demand.chips or sorted({node.chip_id for node in meant if node.chip_id in records}):
         refusal = _refusal(cell, shape, records[chip_id])
         if refusal is None:
             return None

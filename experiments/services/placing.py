@@ -14,12 +14,13 @@ from django.utils import timezone
 
 from experiments.dispatch import BrokerDown, send_attempt, send_placement
 from experiments.models import ATTEMPT_LIVE, Attempt, Experiment, ExperimentState, Run, RunState
-from experiments.placement import NEVER, Demand, FreeNode, QueuedRun, Repeat, Service, assign
+from experiments.placement import ANY_CHIP, NEVER, Demand, FreeNode, QueuedRun, Repeat, Service, assign, group_of
 from experiments.services.feasibility import node_view
 from experiments.services.locks import lock_placing
 from hardware.models import LEASE_S, Node, NodeState
 from hardware.services import mark_busy
 from runners.models.memory import least_memory_bytes
+from runners.spec.placement import ROLES
 
 log = logging.getLogger(__name__)
 
@@ -81,10 +82,11 @@ def _queue() -> list[QueuedRun]:
         "experiment__project_id",
         "experiment__spec__nodes",
         "spec__chip_id",
+        "spec__placement",
+        "spec__chip_counts",
         "spec__model__shape",
         "spec__engine",
         "spec__workload",
-        "spec__allow_speculative",
     )
     return [
         QueuedRun(pk, experiment, position, repeat, stored_demand(*asked), priority, model)
@@ -95,29 +97,41 @@ def _queue() -> list[QueuedRun]:
 def demand_of_run(run: Run) -> Demand:
     """What a run asks of a node. Its experiment must be loaded."""
     spec, experiment = run.spec, run.experiment
-    asked = spec["chip_id"], spec["model"]["shape"], spec["engine"], spec["workload"], spec.get("allow_speculative")
-    return stored_demand(experiment.project_id, experiment.spec["nodes"], *asked)
+    chips = spec["chip_id"], spec["placement"], spec.get("chip_counts")
+    load = spec["model"]["shape"], spec["engine"], spec["workload"]
+    return stored_demand(experiment.project_id, experiment.spec["nodes"], *chips, *load)
 
 
 def stored_demand(
     project_id: int,
     nodes: dict[str, Any],
     chip_id: str,
+    placement: dict[str, Any],
+    chip_counts: dict[str, int] | None,
     shape: dict[str, Any],
     engine: dict[str, Any],
     workload: dict[str, Any],
-    allow_speculative: bool | None,
 ) -> Demand:
     """What a run asks of a node, from its experiment's node selector and the parts of its spec as they are stored."""
     labels = tuple(sorted(nodes["labels"].items()))
-    longest = sum(_longest(workload[part]) for part in ("input_len", "output_len"))
-    memory_bytes = least_memory_bytes(shape, engine["weights"], engine["kv_cache"], longest)
-    return Demand(project_id, chip_id, labels, tuple(nodes["names"]), memory_bytes, bool(allow_speculative))
+    memory_bytes = least_memory_bytes(shape, engine["weights"], engine["kv_cache"], _longest(workload))
+    counts = tuple(sorted((chip_counts or {}).items()))
+    return Demand(project_id, stored_chips(chip_id, placement), labels, tuple(nodes["names"]), memory_bytes, counts)
 
 
-def _longest(length: dict[str, Any]) -> int:
-    """`runners.spec.LengthSpec.longest`, of the stored form: a queue has too many to validate each again."""
-    return int(length["tokens"] if length["dist"] == "fixed" else length["max_tokens"])
+# A queue has too many specs to validate each again; these read the stored form as the types of runners.spec would.
+def stored_chips(chip_id: str, placement: dict[str, Any]) -> tuple[str, ...]:
+    """The chips that a placement names; none where the document's chip is any."""
+    disaggregate = placement["disaggregate"]
+    roles = ROLES[disaggregate["kind"]] if isinstance(disaggregate, dict) else ()
+    pools = tuple(dict.fromkeys(disaggregate[role]["chip"] for role in roles))
+    return pools or (() if chip_id == ANY_CHIP else (chip_id,))
+
+
+def _longest(workload: dict[str, Any]) -> int:
+    lengths = (workload["input_len"], workload["output_len"])
+    prefix = (workload.get("shared_prefix") or {}).get("prefix_tokens", 0)
+    return sum(int(one["tokens"] if one["dist"] == "fixed" else one["max_tokens"]) for one in lengths) + int(prefix)
 
 
 def _served(experiment_ids: set[int]) -> dict[int, Service]:
@@ -132,8 +146,12 @@ def _held(experiment_ids: set[int]) -> dict[Repeat, int]:
     """The node of each repeat that has begun, where it can still take runs; the latest, where it had to move."""
     attempts = Attempt.objects.filter(run__experiment_id__in=experiment_ids)
     working = attempts.filter(node__state__in=[NodeState.ONLINE, NodeState.BUSY]).order_by("pk")
-    rows = working.values_list("run__experiment_id", "run__repeat", "run__spec__chip_id", "node_id")
-    return {(experiment, repeat, chip): node for experiment, repeat, chip, node in rows}
+    of_run = ("run__experiment_id", "run__repeat", "run__spec__chip_id", "run__spec__placement")
+    rows = working.values_list(*of_run, "node_id")
+    return {
+        (experiment, repeat, group_of(stored_chips(chip, placement))): node
+        for experiment, repeat, chip, placement, node in rows
+    }
 
 
 def _assign_run(run_id: int, node_id: int) -> Attempt | None:

@@ -78,6 +78,11 @@ class DisaggregateSpec(Document):
     def roles(self) -> tuple[str, ...]:
         return ROLES[self.kind]
 
+    @property
+    def pools(self) -> dict[str, PoolSpec]:
+        """Those that the kind uses, by role."""
+        return {role: getattr(self, role) for role in self.roles}
+
 
 class RouterSpec(Document):
     """Which engine gets a request: each in turn, the one with the fewest tokens to do, or the one for which
@@ -108,5 +113,9 @@ class PlacementSpec(Layout):
 
     def chips(self, chip: str) -> tuple[str, ...]:
         """The ids of the chips that it names, `chip` being the document's."""
-        pools = [getattr(self.disaggregate, role) for role in self.disaggregate.roles]
-        return tuple(dict.fromkeys(pool.chip for pool in pools)) or (chip,)
+        return tuple(dict.fromkeys(pool.chip for pool in self.disaggregate.pools.values())) or (chip,)
+
+    def main_chip(self, chip: str) -> str:
+        """The one that a run is filed under: that of the document, or of the pool that decodes or attends."""
+        pools = self.disaggregate.pools
+        return next((pools[role].chip for role in ("decode", "attention") if role in pools), chip)

@@ -40,8 +40,10 @@ class RunSpec(Document):
 
     `settings` are the trial's values by matrix path, already applied in `engine`, `workload`, `placement`. `chip` is
     the record of the chip that the run is on (`ChipRecord` as a mapping), `chips` the records of all that its placement
-    names, by id, and `links` those that the node states between them; all are filled at the claim. `draft` is the model
-    that drafts. `seed` is shared by the trials of one repeat, so that every setting meets the same requests.
+    names, by id, and `links` those that the node states between them; all are filled at the claim. `chip_counts` says
+    how many of which chips the placement takes, as counted when it was submitted: of every chip that it names, or where
+    `chip_id` is any, of each chip that can run it alone. `draft` is the model that drafts. `seed` is shared by the
+    trials of one repeat, so that every setting meets the same requests.
     """
 
     run_id: int
@@ -56,6 +58,7 @@ class RunSpec(Document):
     chip: dict[str, Any] | None = None
     chips: dict[str, dict[str, Any]] = Field(default_factory=dict)
     links: tuple[NodeLink, ...] = ()
+    chip_counts: dict[str, int] = Field(default_factory=dict)
     allow_speculative: bool = False
     engine: EngineSpec
     placement: PlacementSpec

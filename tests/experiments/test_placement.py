@@ -16,7 +16,12 @@ T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def node(node_id: int, project_id: int | None = None, chip_id: str = "", **labels: str) -> FreeNode:
-    return FreeNode(node_id, project_id, chip_id, {"name": f"n{node_id}", "kind": "measured", **labels})
+    offers = {chip_id: 1} if chip_id else {}
+    return FreeNode(node_id, project_id, chip_id, {"name": f"n{node_id}", "kind": "measured", **labels}, offers=offers)
+
+
+def modelled(node_id: int, chip_id: str, **offers: int) -> FreeNode:
+    return replace(node(node_id, chip_id=chip_id, kind="modelled"), offers=offers)
 
 
 def holder(node_id: int, *models: str, memory_bytes: int | None = None) -> FreeNode:
@@ -37,24 +42,49 @@ def queue(
         (Demand(1), node(1), True),
         (Demand(1), node(1, project_id=1), True),
         (Demand(1), node(1, project_id=2), False),
-        (Demand(1, chip_id="h100"), node(1, chip_id="h100"), True),
-        (Demand(1, chip_id="h100"), node(1, chip_id="a100"), False),
-        (Demand(1, chip_id="h100"), node(1), False),
+        (Demand(1, chips=("h100",)), node(1, chip_id="h100"), True),
+        (Demand(1, chips=("h100",)), node(1, chip_id="a100"), False),
+        (Demand(1, chips=("h100",)), node(1), False),
+        (Demand(1, chips=("h100",), counts=(("h100", 2),)), node(1, chip_id="h100"), False),
         (Demand(1, labels=(("kind", "measured"),)), node(1), True),
         (Demand(1, labels=(("kind", "measured"), ("rack", "a"))), node(1), False),
         (Demand(1, labels=(("kind", "measured"), ("rack", "a"))), node(1, rack="a"), True),
         (Demand(1, names=("n1", "n2")), node(2), True),
         (Demand(1, names=("n1", "n2")), node(3), False),
         (Demand(1), node(1, kind="modelled"), False),
-        (Demand(1, chip_id="h100"), node(1, chip_id="h100", kind="modelled"), True),
+        (Demand(1, chips=("h100",)), node(1, chip_id="h100", kind="modelled"), True),
         (Demand(1, labels=(("kind", "modelled"),)), node(1, kind="modelled"), True),
-        (Demand(1, names=("n1",)), replace(node(1, kind="modelled"), speculative=True), False),
-        (Demand(1, names=("n1",), allow_speculative=True), replace(node(1, kind="modelled"), speculative=True), True),
         (Demand(1, names=("n1",)), node(1, kind="modelled"), True),
         (Demand(1, labels=(("rack", "a"),)), node(1, kind="modelled", rack="a"), False),
     ],
 )
 def test_a_node_fits_by_project_chip_labels_and_name(demand: Demand, there: FreeNode, fits: bool) -> None:
+    assert matches(demand, there) is fits
+
+
+ON_TWO = Demand(1, chips=("trn", "wse"), counts=(("trn", 16), ("wse", 1)))
+ON_OWN = Demand(1, labels=(("kind", "modelled"),), counts=(("h100", 2), ("b200", 1)))
+
+
+@pytest.mark.parametrize(
+    ("demand", "there", "fits"),
+    [
+        (ON_TWO, modelled(1, "h100", trn=16, wse=1), True),
+        (ON_TWO, modelled(1, "trn", trn=16, wse=1), True),
+        (ON_TWO, modelled(1, "h100", trn=8, wse=1), False),
+        (ON_TWO, modelled(1, "h100", trn=16), False),
+        (ON_TWO, modelled(1, "h100", any=16), True),
+        (ON_TWO, modelled(1, "h100", any=16, wse=0), False),
+        (Demand(1, chips=("trn", "wse")), modelled(1, "h100", trn=1, wse=1), True),
+        (ON_OWN, modelled(1, "h100", h100=2), True),
+        (ON_OWN, modelled(1, "h100", h100=1, b200=8), False),
+        (ON_OWN, modelled(1, "b200", b200=1), True),
+        (ON_OWN, modelled(1, "a100", a100=8, h100=8), False),
+        (Demand(1, labels=(("kind", "modelled"),)), modelled(1, "a100", a100=8), True),
+        (replace(ON_OWN, labels=()), node(1, chip_id="a100"), True),
+    ],
+)
+def test_a_modelled_node_fits_by_the_chips_that_it_offers(demand: Demand, there: FreeNode, fits: bool) -> None:
     assert matches(demand, there) is fits
 
 
@@ -105,12 +135,12 @@ def test_a_node_that_is_known_to_be_too_small_takes_nothing() -> None:
 
 
 def test_a_node_skips_the_runs_that_are_not_for_its_chip() -> None:
-    runs = [*queue(1, 2, Demand(1, "a100")), QueuedRun(150, 1, 5, 0, Demand(1, "h100"))]
+    runs = [*queue(1, 2, Demand(1, ("a100",))), QueuedRun(150, 1, 5, 0, Demand(1, ("h100",)))]
     assert assign(runs, [node(1, chip_id="h100")]) == [(150, 1)]
 
 
 def test_nothing_is_assigned_where_nothing_fits() -> None:
-    assert assign(queue(1, 3, Demand(1, "a100")), [node(1), node(2)]) == []
+    assert assign(queue(1, 3, Demand(1, ("a100",))), [node(1), node(2)]) == []
     assert assign([], [node(1)]) == []
     assert assign(queue(1, 3), []) == []
 
@@ -127,7 +157,7 @@ def test_the_runs_of_one_repeat_stay_on_one_node_and_other_nodes_take_other_repe
 
 
 def test_each_chip_of_an_axis_has_its_own_node() -> None:
-    runs = [QueuedRun(1, 1, 0, 0, Demand(1, "a100")), QueuedRun(2, 1, 1, 0, Demand(1, "h100"))]
+    runs = [QueuedRun(1, 1, 0, 0, Demand(1, ("a100",))), QueuedRun(2, 1, 1, 0, Demand(1, ("h100",)))]
     assert assign(runs, [node(1, chip_id="a100"), node(2, chip_id="h100")]) == [(1, 1), (2, 2)]
 
 
@@ -148,7 +178,7 @@ CHIPS = ("", "a100", "h100")
 demands = st.builds(
     Demand,
     project_id=st.integers(1, 2),
-    chip_id=st.sampled_from(("any", "a100", "h100")),
+    chips=st.sampled_from(((), ("a100",), ("h100",), ("a100", "h100"))),
     names=st.sampled_from(((), ("n1", "n2"))),
     memory_bytes=st.integers(0, 2),
 )
