@@ -15,9 +15,10 @@ from runners.chips.claims import Claim, ClaimTest
 from runners.chips.parts import Efficiency, Format, Interconnect, Memory, Ownership, Part, System
 from runners.chips.record import ChipRecord
 from runners.chips.running import NotModellable, band_of, in_sram, record_for_run, refuse_architecture, run_facts
+from runners.chips.single import one_chip
 from runners.chips.sources import FigureSource, Remark
 from runners.chips.speculation import Speculation
-from runners.chips.units import attention_flops, linear_flops
+from runners.chips.units import attention_flops, linear_flops, takes_as_they_lie
 
 __all__ = [
     "CATALOG_DIR",
@@ -43,8 +44,10 @@ __all__ = [
     "linear_flops",
     "load_catalog",
     "load_record",
+    "one_chip",
     "read_record",
     "record_for_run",
     "refuse_architecture",
     "run_facts",
+    "takes_as_they_lie",
 ]

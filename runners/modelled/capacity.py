@@ -1,51 +1,92 @@
-"""How many KV blocks fit beside the weights in a chip's memory."""
+"""How many KV blocks fit beside the weights in the memory of an engine's chips."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from runners.modelled.cost import CostModel, CostModelError
+from runners.chips import ChipRecord
+from runners.modelled.parallel import Parallel
+from runners.modelled.shape import ModelShape
+from runners.modelled.step_model import CostModelError
 
 USABLE_SHARE = 0.9
 POOL_SEQUENCES = 2
+MOST_BLOCKS = 1_000_000
 
 
 class DoesNotFit(CostModelError):
-    """Weights and the KV cache of one full-length sequence are more than the chip's usable memory."""
+    """Weights and the KV cache of one sequence are more than a chip's usable memory; figures are of the fullest chip."""
 
-    def __init__(self, chip_id: str, weight_bytes: int, kv_bytes: int, usable_bytes: int) -> None:
+    def __init__(
+        self, chip_id: str, weight_bytes: int, kv_bytes: int, usable_bytes: int, tokens: int, *, field: str = "model"
+    ) -> None:
         super().__init__(
-            f"{chip_id}: {weight_bytes:,} bytes of weights and {kv_bytes:,} bytes of KV cache for one sequence of full "
-            f"length do not fit; allowed: {usable_bytes:,} bytes ({USABLE_SHARE:.0%} of the chip's memory)"
+            f"{chip_id}: {weight_bytes:,} bytes of weights and {kv_bytes:,} bytes of KV cache for one sequence of "
+            f"{tokens:,} tokens do not fit a chip",
+            field=field,
+            allowed=f"{usable_bytes:,} bytes ({USABLE_SHARE:.0%} of the chip's memory: the rest is for activations)",
         )
+        self.chip_id = chip_id
         self.weight_bytes = weight_bytes
         self.kv_bytes = kv_bytes
         self.usable_bytes = usable_bytes
 
 
+class Holder(Protocol):
+    """What holds weights and KV cache: the cost model of an engine. `resident_bytes` and `kv_bytes_per_token` are of
+    the fullest chip, `kv_element_bytes` of an element of the cache."""
+
+    @property
+    def chip(self) -> ChipRecord: ...
+    @property
+    def shape(self) -> ModelShape: ...
+    @property
+    def parallel(self) -> Parallel: ...
+    @property
+    def resident_bytes(self) -> int: ...
+    @property
+    def kv_bytes_per_token(self) -> float: ...
+    @property
+    def kv_element_bytes(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class KvPool:
+    """Blocks of an engine, all its data-parallel groups together. A block's bytes are those of its tokens, once: copies
+    on further chips do not count. `weight_bytes` and `usable_bytes` are of the fullest chip; a sequence may have as many
+    tokens as one group's blocks hold."""
+
     num_blocks: int
     block_bytes: int
     weight_bytes: int
     usable_bytes: int
+    max_sequence_tokens: int
 
 
-def plan_kv_pool(cost: CostModel, block_size: int, max_num_seqs: int) -> KvPool:
+def plan_kv_pool(cost: Holder, block_size: int, max_num_seqs: int, longest: int | None = None) -> KvPool:
     """The pool that USABLE_SHARE of the memory leaves room for beside the weights (the rest is for activations).
 
-    It ends at POOL_SEQUENCES times what `max_num_seqs` sequences of full length can hold: more would only be prefix
-    cache that no run fills. Raises DoesNotFit when not even one sequence of full length has room,
-    CostModelError when the memory is not known.
+    `longest` is the sequence that must fit, in tokens; None is the longest that the model takes. The pool ends at
+    POOL_SEQUENCES times what `max_num_seqs` sequences of full length can hold, and past MOST_BLOCKS at as many of the
+    `longest` ones: more would only be prefix cache that no run fills. Raises DoesNotFit when not even one sequence has
+    room, CostModelError when the memory is not known.
     """
-    shape = cost.shape
-    block_bytes = block_size * shape.kv_bytes_per_token
-    blocks_per_sequence = -(-shape.max_model_len // block_size)
-    if cost.chip.memory.capacity_bytes is None:
-        raise CostModelError(f"{cost.chip.chip_id}: memory.capacity_bytes is null; allowed: a chip with one")
-    usable_bytes = int(cost.chip.memory.capacity_bytes * USABLE_SHARE)
-    fitting = max(usable_bytes - cost.resident_bytes, 0) // block_bytes
-    if fitting < blocks_per_sequence:
-        raise DoesNotFit(cost.chip.chip_id, cost.resident_bytes, blocks_per_sequence * block_bytes, usable_bytes)
-    num_blocks = min(fitting, POOL_SEQUENCES * max_num_seqs * blocks_per_sequence)
-    return KvPool(num_blocks, block_bytes, cost.resident_bytes, usable_bytes)
+    shape, groups = cost.shape, cost.parallel.dp
+    longest = shape.max_model_len if longest is None else longest
+    capacity = cost.chip.memory.capacity_bytes
+    if capacity is None:
+        raise CostModelError(f"{cost.chip.chip_id}: memory.capacity_bytes is null", allowed="a chip with one")
+    usable_bytes = int(capacity * USABLE_SHARE)
+    free = max(usable_bytes - cost.resident_bytes, 0)
+    fitting = int(free / (block_size * cost.kv_bytes_per_token)) if cost.kv_bytes_per_token else MOST_BLOCKS
+    needed = -(-longest // block_size)
+    if fitting < needed or cost.resident_bytes > usable_bytes:
+        kv_bytes = int(needed * block_size * cost.kv_bytes_per_token)
+        raise DoesNotFit(cost.chip.chip_id, cost.resident_bytes, kv_bytes, usable_bytes, longest)
+    sequences = POOL_SEQUENCES * max_num_seqs
+    most = min(sequences * -(-shape.max_model_len // block_size), max(MOST_BLOCKS, sequences * needed))
+    kv_per_token = shape.attending_layers * shape.kv_elements_per_layer * cost.kv_element_bytes
+    num_blocks = min(fitting * groups, max(most, needed * groups))
+    return KvPool(num_blocks, block_size * kv_per_token, cost.resident_bytes, usable_bytes,
+                  num_blocks // groups * block_size)  # fmt: skip

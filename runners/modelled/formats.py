@@ -65,6 +65,15 @@ FORMATS: dict[str, NumberFormat] = {
     )
 }
 
+ENGINE_FORMATS = {"int4": "w4a16"}
+"""Formats that an experiment calls by another name."""
+
+
+def engine_format(weights: str) -> NumberFormat:
+    """The format of an experiment's `engine.weights`."""
+    return FORMATS[ENGINE_FORMATS.get(weights, weights)]
+
+
 _SPELLINGS = (
     ("w int8", "w8a16"),
     ("w bf16", "bf16"),

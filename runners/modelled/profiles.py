@@ -20,6 +20,19 @@ DESCRIBED: Mapping[str, Mapping[str, float]] = {
 }  # fmt: skip
 """Coefficients that take the place of the calibration's, by profile."""
 
+ENGINE_PROFILES = {
+    "auto": "vLLM",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "tensorrt-llm": "TensorRT-LLM",
+    "tensorrt-llm-mlperf": "TensorRT-LLM (MLPerf)",
+    "llama.cpp": "llama.cpp",
+    "neuronx": "NeuronX",
+    "built-in": "built-in",
+    "kog": "Kog",
+}
+"""What an experiment's `engine.profile` calls them."""
+
 
 class ProfileError(ValueError):
     """No such engine profile; trying again would change nothing."""

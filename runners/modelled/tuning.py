@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from runners.chips import ChipRecord
-from runners.chips.parts import Efficiency
 from runners.modelled.calibration_file import COST_MODEL, Calibration, own_calibration
 from runners.modelled.coefficients import Peaks, make_speeds, values_of
 from runners.modelled.facts import DEFAULT_LINK_BYTES_PER_S, DEFAULT_LINK_LATENCY_S, family_of
-from runners.modelled.profiles import overrides_of
+from runners.modelled.power import PowerShares, shares_of
+from runners.modelled.profiles import ENGINE_PROFILES, overrides_of
 from runners.modelled.rows import Quantity
 from runners.modelled.work import Speeds
 
-DEFAULT_PROFILE = "vLLM"
+DEFAULT_PROFILE = ENGINE_PROFILES["auto"]
 SCENARIO = "steady"
 SCHEDULED_ENGINES = (
     "vLLM",
@@ -64,6 +64,7 @@ class Tuning:
     state: Literal["calibrated", "uncalibrated"]
     fitted_on: str
     errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    power: PowerShares = shares_of({}, "")
 
     def facts(self) -> dict[str, Any]:
         """What a result must say of the model that made it."""
@@ -87,18 +88,21 @@ def tune(
     """The tuning of a chip under an engine profile; without `calibration`, the project's own. Raises ProfileError."""
     fit, overrides = calibration or own_calibration(), overrides_of(profile)
     family = family_of(chip.chip_id)
+    power = shares_of(fit.power, family)
     setting = _Setting(profile, SCENARIO, precision, _Chip(family))
     if ("memory", f"family={family}") in fit.steps and not chip.speculative:
         values = values_of(setting, fit.steps) | dict(overrides)
         if overrides:  # Nobody has published how far off such an engine is.
             return Tuning(make_speeds(peaks, values), values["scope"], profile, family, precision,
-                          "uncalibrated", "the chip's family under other engines; the engine as described")  # fmt: skip
+                          "uncalibrated", "the chip's family under other engines; the engine as described",
+                          power=power)  # fmt: skip
         errors = {name: fit.error_of(name, profile, family, precision) for name in QUANTITIES}
         told = {str(name): asdict(error) for name, error in errors.items() if error is not None}
         return Tuning(make_speeds(peaks, values), values["scope"], profile, family, precision,
-                      "calibrated", _fitted_on(fit, chip, profile, family, precision), told)  # fmt: skip
-    values = _starting_values(values_of(setting, {}), chip.efficiency, precision) | dict(overrides)
-    return Tuning(make_speeds(peaks, values), 1.0, profile, family, precision, "uncalibrated", "priors of its record")
+                      "calibrated", _fitted_on(fit, chip, profile, family, precision), told, power)  # fmt: skip
+    values = _starting_values(values_of(setting, {}), chip, precision) | dict(overrides)
+    return Tuning(make_speeds(peaks, values), 1.0, profile, family, precision, "uncalibrated", "priors of its record",
+                  power=power)  # fmt: skip
 
 
 def link_peaks(chip: ChipRecord) -> tuple[float, float]:
@@ -118,8 +122,9 @@ def _fitted_on(fit: Calibration, chip: ChipRecord, profile: str, family: str, pr
     return f"{who}, under other engines"
 
 
-def _starting_values(values: dict[str, float], efficiency: Efficiency, precision: str) -> dict[str, float]:
+def _starting_values(values: dict[str, float], chip: ChipRecord, precision: str) -> dict[str, float]:
     """Priors, with what the record says in their place."""
+    efficiency = chip.efficiency
     overheads = efficiency.per_layer_overhead_s
     if overheads and not any(name.startswith(SCHEDULED_ENGINES) for name in overheads):
         values = values | dict.fromkeys(("step_s", "expert_layer_s", "sequence_s", "token_s"), 0.0)
@@ -131,6 +136,7 @@ def _starting_values(values: dict[str, float], efficiency: Efficiency, precision
         "memory": efficiency.memory_fraction,
         "kv": efficiency.kv_read_fraction,
         "link": efficiency.link_fraction,
+        "latency_s": chip.interconnect.latency_s,
         "gemm": compute,
         "layer_s": overheads.get("vLLM") or next(iter(overheads.values()), None),
     }

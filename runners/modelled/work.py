@@ -25,13 +25,16 @@ TILE_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A batch, summed: new tokens, sampled positions, sequences, KV elements to read and write, attention FLOPs."""
+    """A batch, summed: new tokens, sampled positions, sequences, KV elements to read and write, attention FLOPs.
+
+    `all_tokens` are those of all data-parallel groups where the others have not as many as this one."""
 
     tokens: float
     sampled: float
     sequences: float
     kv_elements: float
     attention_flops: float
+    all_tokens: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +122,14 @@ class Splitter:
         # GGUF files have their head in the body's format; other checkpoints leave head and embedding 16 bits wide.
         self.head_bytes_each = self.bytes_each if weights.name.startswith("q") else float(TABLE_BYTES_PER_ELEMENT)
         self.unpacks = unpacks
+        # Of one group, those that the cache of a sequence is split over: further ones hold copies.
+        kv_heads = 1 if shape.kv_latent_dim else max(shape.kv_heads, 1)
+        self.kv_chips = min(parallel.tp, kv_heads) * parallel.pp
         self._waste = self._tile_waste()
 
     def split(self, counts: Counts) -> Work:
-        """`counts` are of one data-parallel group's batch; each of the `dp` groups has one like it.
+        """`counts` are of one data-parallel group's batch; each of the `dp` groups has one like it, or as `all_tokens`
+        says.
 
         Attention weights and the head are split over `tp` chips, experts over all of `tp x dp`; an all-reduce follows
         attention and MLP of each layer (Shoeybi et al. 2019, Megatron-LM), and where experts lie on other chips than
@@ -130,7 +137,7 @@ class Splitter:
         """
         shape, parallel = self.shape, self.parallel
         tp, dp, group, pp = parallel.tp, parallel.dp, parallel.group, parallel.pp
-        all_tokens = counts.tokens * dp
+        all_tokens = counts.tokens * dp if counts.all_tokens is None else counts.all_tokens
         if parallel.ep > 1:
             touched = shape.experts_touched_most(all_tokens, parallel.ep) * parallel.ep
         else:
@@ -141,7 +148,6 @@ class Splitter:
         dense = shape.dense_weights / (tp * pp)
         activations = counts.tokens * shape.hidden_size * TABLE_BYTES_PER_ELEMENT
         exchanged = shape.expert_layers > 0 and dp > 1
-        latent_copies = 1 if shape.kv_latent_dim else min(tp, max(shape.kv_heads, 1))
         expert_bytes = touched * self.bytes_each / (group * pp)
         return Work(
             dense_bytes=dense * self.dense_bytes_each + activations / tp,
@@ -150,7 +156,7 @@ class Splitter:
             expert_flops=2 * routed * max(all_tokens, 1.0) / (group * pp),
             head_bytes=shape.head_weights * self.head_bytes_each / tp if counts.sampled else 0.0,
             head_flops=2 * shape.head_weights / tp * tiles(counts.sampled, TILE_TOKENS),
-            kv_bytes=counts.kv_elements * self.kv_bytes / (latent_copies * pp),
+            kv_bytes=counts.kv_elements * self.kv_bytes / self.kv_chips,
             attention_flops=counts.attention_flops / (tp * pp),
             unpacked=(dense + expert_bytes / self.bytes_each) if self.unpacks else 0.0,
             layers=shape.layers / pp,
@@ -196,13 +202,9 @@ def price(work: Work, speeds: Speeds) -> Parts:
     an all-to-all moves (n - 1)/n m. What an engine spends per step, layer, sequence and token comes on top.
     """
     knee = speeds.knee
-    dense_s = work.dense_flops / speeds.flops_per_s + work.unpacked / speeds.unpack_per_s
-    weights_s = (
-        _soft_max(work.dense_bytes / speeds.bytes_per_s, dense_s, knee)
-        + _soft_max(work.expert_bytes / speeds.bytes_per_s, work.expert_flops / speeds.expert_flops_per_s, knee)
-        + _soft_max(work.head_bytes / speeds.bytes_per_s, work.head_flops / speeds.head_flops_per_s, knee)
-    )
-    attention_s = _soft_max(
+    dense, expert, head = weight_kernels(work, speeds)
+    weights_s = soft_max(*dense, knee) + soft_max(*expert, knee) + soft_max(*head, knee)
+    attention_s = soft_max(
         work.kv_bytes / speeds.kv_bytes_per_s, work.attention_flops / speeds.attention_flops_per_s, knee
     )
     ring, others = (work.tp - 1) / work.tp, (work.group - 1) / work.group
@@ -221,10 +223,21 @@ def price(work: Work, speeds: Speeds) -> Parts:
     return Parts(weights_s, attention_s, link_s, overhead_s)
 
 
+def weight_kernels(work: Work, speeds: Speeds) -> tuple[tuple[Number, Number], ...]:
+    """Memory and compute seconds of the dense matrices, of the experts and of the head."""
+    dense_s = work.dense_flops / speeds.flops_per_s + work.unpacked / speeds.unpack_per_s
+    return (
+        (work.dense_bytes / speeds.bytes_per_s, dense_s),
+        (work.expert_bytes / speeds.bytes_per_s, work.expert_flops / speeds.expert_flops_per_s),
+        (work.head_bytes / speeds.bytes_per_s, work.head_flops / speeds.head_flops_per_s),
+    )
+
+
 def stack(works: list[Work]) -> Work:
     """Many steps' work as one of arrays."""
     return Work(**{item.name: np.array([getattr(work, item.name) for work in works], float) for item in fields(Work)})
 
 
-def _soft_max(one: Number, other: Number, knee: Number) -> Number:
+def soft_max(one: Number, other: Number, knee: Number) -> Number:
+    """The greater of two times, with a soft knee where they meet."""
     return (one**knee + other**knee) ** (1 / knee)

@@ -92,7 +92,7 @@ def test_a_decode_of_llama_3_8b_on_an_h100_takes_as_long_as_its_weights() -> Non
     assert step.weight_bytes == 2 * (6_979_321_856 + 525_336_576 + 266_240 + 4096)
     # The token's own keys and values are written, then read.
     assert step.kv_bytes == 2 * 131_072
-    assert step.bound == "memory"
+    assert step.bound == "bandwidth"
     assert step.duration_s == pytest.approx((step.weight_bytes + 2 * 131_072) / 3.35e12)
 
 
