@@ -81,19 +81,8 @@ class BlockPool:
             if block is None:
                 break
             hits.append(block)
-            parent = self._content_of(block).content_id
+            parent = self._content_id(block)
         return tuple(hits)
-
-    def key_of(self, block: int) -> BlockKey:
-        """What a published block is found by."""
-        return self._content_of(block).key
-
-    def key_after(self, hits: tuple[int, ...], tokens: Tokens) -> BlockKey:
-        """What the block that holds `tokens` after `hits` (from `match`) would be found by."""
-        return (self._content_of(hits[-1]).content_id if hits else ROOT, tokens)
-
-    def holds(self, key: BlockKey) -> bool:
-        return key in self._published
 
     def has_room(self, count: int, shared: tuple[int, ...] = ()) -> bool:
         """Whether `allocate` would give what it is asked for."""
@@ -117,7 +106,7 @@ class BlockPool:
         Gives the block to use from now on: where another one holds the same prefix already, the caller's
         reference moves to that one and `block` is free.
         """
-        key = (ROOT if parent is None else self._content_of(parent).content_id, tokens)
+        key = (ROOT if parent is None else self._content_id(parent), tokens)
         twin = self._published.setdefault(key, block)
         if twin == block:
             self._last_content_id += 1
@@ -167,11 +156,11 @@ class BlockPool:
         if len(self._published) != len(content_ids) - 1 or any(self._content[block] for block in self._free):
             raise BlockAccountingError("a block keeps content but is free, or unknown to the prefix cache")
 
-    def _content_of(self, block: int) -> _Content:
+    def _content_id(self, block: int) -> int:
         content = self._content[block]
         if content is None:
             raise BlockAccountingError(f"block {block} was never published and can't be a prefix")
-        return content
+        return content.content_id
 
     def _hold(self, block: int) -> None:
         if self._references[block] == 0:

@@ -165,12 +165,9 @@ class Engine:
         timed = batch.time_steps(executor, self.executor.now(), until_s)
         if not timed:
             return None
-        steps = []
-        for number in range(batch.draw_tokens(executor, len(timed))):
-            steps.append(batch.take_step(number, *timed[number]))
-            if batch.may_admit():
-                break
-        tokens, waiting = batch.settle(len(steps)), len(self._scheduler.waiting)
+        num_steps = batch.draw_tokens(executor, len(timed))
+        steps = [batch.take_step(number, *timed[number]) for number in range(num_steps)]
+        tokens, waiting = batch.settle(num_steps), len(self._scheduler.waiting)
         finished = self._end_steady(batch.sequences, steps[-1].end_s)
         return SteadyOutput(tuple(steps), tokens, finished, waiting, self.name)
 

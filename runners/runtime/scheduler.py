@@ -152,7 +152,7 @@ class Scheduler:
     def _admit_waiting(self, plan: Schedule) -> None:
         while self.waiting and plan.budget and len(self.running) < self.config.max_num_seqs:
             sequence = self.waiting[0]
-            hits = self.pool.match(self.prefix_of(sequence))
+            hits = self.pool.match(self._prefix_of(sequence))
             known_tokens = self._known_tokens(sequence, hits)
             if not self._fits_budget(sequence, known_tokens, plan.budget):
                 return
@@ -163,13 +163,18 @@ class Scheduler:
             self._start(self.waiting.pop(0), table, len(hits), known_tokens)
             plan.take(sequence, min(sequence.num_tokens - known_tokens, plan.budget))
 
-    def can_admit(self, sequence: Sequence, hits: tuple[int, ...], budget: int) -> bool:
-        """Whether the first in `waiting`, whose prefix is found in the blocks `hits`, would be admitted now."""
-        needed = self.pool.blocks_for(sequence.num_tokens) - len(hits)
-        fits = self._fits_budget(sequence, self._known_tokens(sequence, hits), budget)
-        return fits and self.pool.has_room(needed, hits)
+    def may_admit_while_decoding(self) -> bool:
+        """Whether a waiting sequence might be admitted while all that run decode: now, or when its prefix is longer."""
+        budget = self.config.max_num_batched_tokens - len(self.running)
+        if not self.waiting or not budget or len(self.running) >= self.config.max_num_seqs:
+            return False
+        sequence = self.waiting[0]
+        hits = self.pool.match(self._prefix_of(sequence))
+        if not self._fits_budget(sequence, self._known_tokens(sequence, hits), budget):
+            return self.config.prefix_cache
+        return self.pool.has_room(self.pool.blocks_for(sequence.num_tokens) - len(hits), hits)
 
-    def prefix_of(self, sequence: Sequence) -> Iterator[tuple[int, ...]]:
+    def _prefix_of(self, sequence: Sequence) -> Iterator[tuple[int, ...]]:
         """The full blocks of tokens that the prefix cache may spare the sequence."""
         # Prompt logprobs come from computing the prompt, which a hit would skip.
         if not self.config.prefix_cache or sequence.lacks_prompt_logprobs:

@@ -4,8 +4,10 @@ The result is that of taking them one by one, to the bit: the same times, blocks
 same order, the same pool afterwards. What is saved is what each step would do per sequence: a sequence is looked at
 where it fills a block, needs one, or ends.
 
-A run ends before a step that finds no block for everyone, and after one that may let the first waiting sequence in or
-that ends a sequence. It moves no clock. It doesn't know about time limits of requests: whoever calls says until when.
+A run ends before a step that finds no block for everyone, and after one that ends a sequence. Whoever waits at its
+start waits to its end. For want of blocks: a block that turns out to be held twice, or to lengthen the waiting one's
+prefix, spares one, but whoever filled it takes another in the next step. For want of budget: only a longer prefix could
+change that, so that there are no runs where one may come.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from runners.events import Step
-from runners.runtime.blocks import BlockKey, BlockPool
 from runners.runtime.executor import SteadyExecutor, StepDetail
 from runners.runtime.outputs import StepOutput, TokenOutput
 from runners.runtime.scheduler import Scheduler
@@ -94,15 +95,11 @@ class SteadyOutput:
 class SteadyBatch:
     """The batch of a run, and its blocks as step after step fills them. Steps are numbered from 0."""
 
-    def __init__(self, scheduler: Scheduler, watched: tuple[BlockKey | None, BlockKey | None] | None) -> None:
-        """`watched` are the keys of the waiting sequence's last hit and of the block that would be its next one, where
-        blocks or the budget keep it out; None where nothing that a decode does can let it in."""
+    def __init__(self, scheduler: Scheduler) -> None:
         self.sequences = tuple(scheduler.running)
         self.most_steps = min(seq.params.max_tokens - len(seq.output_ids) for seq in self.sequences)
         self._scheduler = scheduler
-        self._pool: BlockPool = scheduler.pool
-        self._watched = watched
-        self._twins = 0
+        self._pool = scheduler.pool
         size = self._pool.block_size
         self._lacking = [seq for seq in self.sequences if len(seq.block_table) * size < seq.num_tokens]
         self._filling: dict[int, list[Sequence]] = defaultdict(list)
@@ -152,17 +149,6 @@ class SteadyBatch:
         slots = computed - (self._sum_blocks - used) * pool.block_size
         return SteadyStep(start_s, duration_s, detail, used, pool.num_cached, pool.num_free, slots)
 
-    def may_admit(self) -> bool:
-        """Whether the steps so far may have made way for the first waiting sequence: only a block that turned out to be
-        held twice, or a longer prefix in the cache, can do so."""
-        if self._watched is None:
-            return False
-        last_hit, next_hit = self._watched
-        if self._twins or (next_hit is not None and self._pool.holds(next_hit)):
-            return True
-        # What is evicted shortens the prefix, so that another block would be the next one.
-        return last_hit is not None and not self._pool.holds(last_hit)
-
     def settle(self, num_steps: int) -> dict[str, tuple[int, ...]]:
         """Leave the sequences as `num_steps` steps do; gives their tokens."""
         tokens = {}
@@ -179,30 +165,17 @@ class SteadyBatch:
     def _publish(self, number: int) -> None:
         for sequence in self._filling.get(number % self._pool.block_size, ()):
             # Its last token of this step is not computed yet, and all before it are.
-            start = sequence.num_published_blocks
-            sequence.num_computed_tokens = (start + 1) * self._pool.block_size
-            offered = sequence.block_table[start]
+            sequence.num_computed_tokens = (sequence.num_published_blocks + 1) * self._pool.block_size
             self._scheduler.publish_full_blocks(sequence)
-            self._twins += sequence.block_table[start] != offered
 
 
 def find_steady_batch(scheduler: Scheduler) -> SteadyBatch | None:
     """The batch of the next steps, if it is sure that the next one is a decode of all that run and of nothing else."""
-    running, config = scheduler.running, scheduler.config
+    running = scheduler.running
     # The last in order are the likeliest to be prefilling still.
     if not running or not all(_is_plain_decode(sequence) for sequence in reversed(running)):
         return None
-    budget = config.max_num_batched_tokens - len(running)
-    if not scheduler.waiting or not budget or len(running) >= config.max_num_seqs:
-        return SteadyBatch(scheduler, None)
-    first = scheduler.waiting[0]
-    prefix = tuple(scheduler.prefix_of(first))
-    hits = scheduler.pool.match(prefix)
-    if scheduler.can_admit(first, hits, budget):
-        return None
-    last_hit = scheduler.pool.key_of(hits[-1]) if hits else None
-    next_hit = scheduler.pool.key_after(hits, prefix[len(hits)]) if len(hits) < len(prefix) else None
-    return SteadyBatch(scheduler, (last_hit, next_hit))
+    return None if scheduler.may_admit_while_decoding() else SteadyBatch(scheduler)
 
 
 def _is_plain_decode(sequence: Sequence) -> bool:

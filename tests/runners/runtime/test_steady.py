@@ -153,12 +153,11 @@ def test_while_a_sequence_waits_for_blocks_the_others_run_on_together() -> None:
     assert drive.outputs[1].step.waiting == 1
 
 
-def test_a_longer_prefix_in_the_cache_ends_the_run_that_lets_its_sequence_in() -> None:
+def test_a_longer_prefix_in_the_cache_lets_its_sequence_in_at_once() -> None:
     """Its 13 tokens don't fit the 12 that a step has left, until the other has filled a block that begins both."""
     answer = tuple(VirtualExecutor(1, 1).decode_tokens(PARAMS, 0, 12))
     requests = [Request(0.0, (1,), PARAMS), Request(0.1, (1, *answer), replace(PARAMS, max_tokens=2))]
     drive = drive_both(requests, max_num_seqs=2, max_num_batched_tokens=13, chunked_prefill=False)
-    assert drive.runs[0] == 3
     admitted = drive.outputs[4].step
     assert (admitted.running, admitted.cached_tokens, admitted.prefill_tokens) == (2, 4, 9)
 
@@ -239,7 +238,7 @@ def requests_about(draw: st.DrawFn, text: tuple[int, ...], slots: int) -> Reques
     params = SamplingParams(
         max_tokens=max_tokens,
         min_tokens=draw(st.integers(0, max_tokens)),
-        seed=draw(st.integers(0, 1)),
+        seed=draw(st.sampled_from([0, 0, 0, 1])),
         ignore_eos=draw(st.booleans()),
         stop_token_ids=tuple(draw(st.lists(st.integers(0, VOCAB_SIZE - 1), max_size=2))),
         logprobs=draw(st.sampled_from([None, None, None, 1])),
@@ -247,10 +246,11 @@ def requests_about(draw: st.DrawFn, text: tuple[int, ...], slots: int) -> Reques
     received = None
     if max_tokens > 1 and draw(st.booleans()):
         received = ReceivedKV(len(prompt), (0,))
-    return Request(draw(st.floats(0, 12)), prompt, params, draw(st.integers(0, 2)), received)
+    arrives_s = draw(st.sampled_from([0.0, 0.0, 0.0, 1.5]) | st.floats(0, 12))
+    return Request(arrives_s, prompt, params, draw(st.integers(0, 2)), received)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(load=loads(), ticks_s=st.sampled_from([inf, inf, 0.9]))
 def test_whatever_the_load_steps_taken_together_are_those_taken_one_by_one(
     load: tuple[list[Request], dict[str, Any]], ticks_s: float
