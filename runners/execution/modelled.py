@@ -13,6 +13,7 @@ from runners.execution.journal import Journal
 from runners.load import virtual
 from runners.modelled.cost import CostModelError
 from runners.modelled.executor import build, build_engine
+from runners.modelled.fleet import one_engine
 from runners.modelled.shape import ShapeError
 from runners.spec import RunSpec
 
@@ -31,7 +32,8 @@ def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> 
     facts.update(executor.facts())
     facts.update(run_facts(chip))
     facts["model"] = {"name": spec.model.name, "sha256": spec.model.sha256}
-    result = virtual.run(spec, build_engine(executor, spec.engine), executor.clock, journal.add)
+    system = one_engine(build_engine(executor, spec.engine), executor.clock)
+    result = virtual.run(spec, system, journal.add_all)
     return Report(
         outcome="succeeded",
         window_start_s=result.window_start_s,

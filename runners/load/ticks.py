@@ -6,15 +6,20 @@ computed from the records.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from runners.events import RequestRecord
 from runners.load.plan import Phase
 from runners.load.trace import RequestTrace
 
 TICK_S = 0.25
+
+Array = npt.NDArray[np.float64]
 
 
 class TickCounter:
@@ -40,6 +45,11 @@ class TickCounter:
             self._gaps_s.append(times[-1] - times[-2])
         self._gaps_s.extend([0.0] * (count - 1))
 
+    def single_tokens(self, times_s: Sequence[float], num_requests: int) -> None:
+        """After each of `num_requests` requests, which had a token at `times_s[0]`, got one at each time after that."""
+        self._output_tokens += (len(times_s) - 1) * num_requests
+        self._alike.extend((later - earlier, num_requests) for earlier, later in pairwise(times_s))
+
     def ended(self, record: RequestRecord) -> None:
         self.in_flight -= 1
         if record.status == "ok":
@@ -49,6 +59,7 @@ class TickCounter:
 
     def take(self, t_s: float) -> dict[str, Any]:
         """The fields of events.Sample that a client knows, for the interval that ends at `t_s`; starts the next."""
+        ttfts_s, gaps_s = np.array(self._ttfts_s), np.concatenate([self._gaps_s, self._repeated_gaps()])
         tick = {
             "t_s": t_s,
             "interval_s": t_s - self._since_s,
@@ -58,10 +69,10 @@ class TickCounter:
             "finished": self._finished,
             "errors": self._errors,
             "in_flight": self.in_flight,
-            "ttft_p50_s": _percentile(self._ttfts_s, 50),
-            "ttft_p95_s": _percentile(self._ttfts_s, 95),
-            "itl_p50_s": _percentile(self._gaps_s, 50),
-            "itl_p95_s": _percentile(self._gaps_s, 95),
+            "ttft_p50_s": _percentile(ttfts_s, 50),
+            "ttft_p95_s": _percentile(ttfts_s, 95),
+            "itl_p50_s": _percentile(gaps_s, 50),
+            "itl_p95_s": _percentile(gaps_s, 95),
         }
         self._since_s = t_s
         self._clear()
@@ -71,7 +82,15 @@ class TickCounter:
         self._input_tokens = self._output_tokens = self._finished = self._errors = 0
         self._ttfts_s: list[float] = []
         self._gaps_s: list[float] = []
+        self._alike: list[tuple[float, int]] = []
+
+    def _repeated_gaps(self) -> Array:
+        """Gaps that came for many requests at once, as often as they came."""
+        if not self._alike:
+            return np.empty(0)
+        gaps_s, times = zip(*self._alike, strict=True)
+        return np.repeat(np.array(gaps_s), np.array(times))
 
 
-def _percentile(values: list[float], q: float) -> float | None:
-    return float(np.percentile(values, q)) if values else None
+def _percentile(values: Array, q: float) -> float | None:
+    return float(np.percentile(values, q)) if values.size else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -32,6 +32,11 @@ class RequestTrace:
         """One stream event arrived with `count` output tokens."""
         self.token_times_s.append(t_s)
         self.token_counts.append(count)
+
+    def add_single_tokens(self, times_s: Sequence[float]) -> None:
+        """As many stream events arrived, one output token in each."""
+        self.token_times_s.extend(times_s)
+        self.token_counts.extend([1] * len(times_s))
 
     @property
     def counted_tokens(self) -> int:

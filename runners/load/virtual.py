@@ -1,8 +1,11 @@
-"""The same load on a virtual clock: plan, records and ticks are those of the real client, the server is an engine.
+"""The same load on a virtual clock: plan, records and ticks are those of the real client, the server is a `System`.
 
-Nothing waits: when the engine has no work the clock jumps to the next arrival. The client is ideal (it sends on
-time, the network takes none), so a request is sent when its plan says, and meets the engine at the next step.
-Requests never time out.
+Nothing waits: the clock jumps to whatever happens next, be it an arrival, the end of a step of any engine, or what else
+the system has under way. The client is ideal: it sends on time, and the network takes none. Requests never time out.
+
+At one moment things come in this order: a tick, the window's end, what ended in the system, what is sent, what begins.
+Events are told in the order of their times, those of one moment in the order of the system's engines, and steps are
+numbered so; they are held back until the next tick, as one engine may be asked later than another what it did before.
 """
 
 from __future__ import annotations
@@ -10,33 +13,29 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
-from runners.events import AnyEvent, RequestRecord, Sample, Status, Step
+from runners.events import Sample, Status
 from runners.load.drive import PAUSE_AFTER_ERROR_S, LoadResult
 from runners.load.plan import Phase, PlannedRequest, RequestPlan
 from runners.load.prompts import PromptSource, SyntheticPrompts
 from runners.load.step_sums import sum_steps
+from runners.load.system import Ended, System
 from runners.load.ticks import TICK_S, TickCounter
+from runners.load.timeline import Sink, Timeline
 from runners.load.trace import RequestTrace
-from runners.runtime.engine import Engine, RequestRejected, RequestTiming, TokenOutput
+from runners.runtime.engine import RequestRejected
+from runners.runtime.outputs import RequestTiming
 from runners.spec import ClosedArrival, RunSpec
 
-Sink = Callable[[AnyEvent], None]
 StatusPhase = Literal["warming_up", "measuring", "draining", "done"]
-
-
-class Clock(Protocol):
-    def now(self) -> float: ...
-    def advance_to(self, t_s: float) -> None: ...
 
 
 def run(
     spec: RunSpec,
-    engine: Engine,
-    clock: Clock,
+    system: System,
     sink: Sink,
     *,
     prompts: PromptSource | None = None,
@@ -44,24 +43,23 @@ def run(
 ) -> LoadResult:
     """Runs the whole load of `spec`; `sink` gets Status, Step, Sample and RequestRecord events in the order of their
     times. Without `prompts` all are random token ids of the drawn lengths, for a text workload too: a modelled
-    engine sees lengths and prefixes alone. `clock` must be the one that times `engine`, and stand at 0."""
-    if clock.now() != 0.0:
-        raise ValueError(f"clock: stands at {clock.now()} s; allowed: 0, where the run's time begins")
+    engine sees lengths and prefixes alone. The clock of `system` must stand at 0."""
+    if system.clock.now() != 0.0:
+        raise ValueError(f"clock: stands at {system.clock.now()} s; allowed: 0, where the run's time begins")
     source = prompts or SyntheticPrompts(spec.seed, np.arange(int(spec.model.shape["vocab_size"])))
-    return VirtualLoad(RequestPlan(spec.workload, spec.seed, source), engine, clock, sink, wall).run()
+    return VirtualLoad(RequestPlan(spec.workload, spec.seed, source), system, sink, wall).run()
 
 
 class VirtualLoad:
     """One load from the clock's 0 to its end."""
 
-    def __init__(self, plan: RequestPlan, engine: Engine, clock: Clock, sink: Sink, wall: Callable[[], float]) -> None:
+    def __init__(self, plan: RequestPlan, system: System, sink: Sink, wall: Callable[[], float]) -> None:
         self._plan = plan
-        self._engine = engine
-        self._clock = clock
-        self._sink = sink
+        self._system = system
+        self._clock = system.clock
         self._wall = wall
+        self._timeline = Timeline(sink, system.num_engines)
         self._counter = TickCounter()
-        self._steps: list[Step] = []
         self._next_tick = 1
         self._traces: dict[str, RequestTrace] = {}
         self._due_s: list[float] = []
@@ -70,18 +68,18 @@ class VirtualLoad:
         self._draining = False
 
     def run(self) -> LoadResult:
-        self._say("warming_up")
+        self._timeline.tell(self._status("warming_up", 0.0))
         self._run_phase("warmup", until_s=None)
         self._flush_tick()
         self._counter.phase = "measured"
-        self._say("measuring")
         start_s = self._now()
+        self._timeline.tell(self._status("measuring", start_s))
         duration_s = self._plan.workload.duration_s
         end_s = None if duration_s is None else start_s + duration_s
         self._run_phase("measured", end_s)
-        self._begin_drain()
+        self._begin_drain(self._now())
         self._flush_tick()
-        self._say("done")
+        self._timeline.tell(self._status("done", self._now()))
         window_end_s = self._now() if end_s is None else end_s
         # An ideal client is never the limit, and has nothing to show for it.
         client = {"virtual": True, "sent": self._num_sent, "was_limit": False, "limited_by": []}
@@ -98,14 +96,24 @@ class VirtualLoad:
             self._due_s = [start_s + next(arrivals)]
         while True:
             self._send_due(requests, arrivals, start_s)
-            if self._engine.has_work:
-                self._step()
-            elif self._due_s:
-                self._pass_time(self._due_s[0])
-            else:
+            self._system.start(self._known_until_s())
+            event_s = self._next_event_s()
+            if event_s is None:
                 break
+            self._pass_time(event_s)
         if until_s is not None:
             self._pass_time(until_s)
+
+    def _next_event_s(self) -> float | None:
+        own_s, system_s = self._due_s[0] if self._due_s else None, self._system.next_event_s
+        if own_s is None or system_s is None:
+            return own_s if system_s is None else system_s
+        return min(own_s, system_s)
+
+    def _known_until_s(self) -> float:
+        """Until when nothing is sent but because of what ends, and nobody asks how the system stands."""
+        tick_s = self._next_tick * TICK_S
+        return min(tick_s, self._due_s[0]) if self._due_s else tick_s
 
     def _send_due(self, requests: Iterator[PlannedRequest], arrivals: Iterator[float] | None, start_s: float) -> None:
         """Send what is due by now; forget what would be due when the phase no longer sends."""
@@ -115,7 +123,7 @@ class VirtualLoad:
             if request is None:
                 self._due_s.clear()
                 if self._until_s is None and self._counter.phase == "measured":
-                    self._begin_drain()
+                    self._begin_drain(self._now())
                 return
             self._send(request, due_s)
             if arrivals is not None:
@@ -126,65 +134,59 @@ class VirtualLoad:
         self._num_sent += 1
         self._counter.sent()
         try:
-            self._engine.add(request.request_id, request.prompt_ids, request.params)
+            self._system.add(request.request_id, request.prompt_ids, request.params)
         except RequestRejected as error:
-            self._take_record(trace.end(self._now(), "error", str(error)))
+            now_s = self._now()
+            record = trace.end(now_s, "error", str(error))
+            self._counter.ended(record)
+            self._timeline.add(now_s, record)
+            self._let_user_go_on(now_s + PAUSE_AFTER_ERROR_S)
         else:
             self._traces[request.request_id] = trace
 
-    def _step(self) -> None:
-        output = self._engine.step()
-        if output is None:
-            return
-        end_s = output.step.start_s + output.step.duration_s
-        self._reach(end_s)
-        self._steps.append(output.step)
-        self._sink(output.step)
-        for token in output.tokens:
-            self._take_token(token, end_s)
-
-    def _take_token(self, token: TokenOutput, t_s: float) -> None:
-        trace = self._traces[token.request_id]
-        trace.add_tokens(t_s, 1)
-        self._counter.tokens(trace, 1)
-        if token.finish_reason is not None and token.timing is not None:
-            del self._traces[token.request_id]
+    def _take(self, ended: Ended) -> None:
+        """What the client sees of steps that ended."""
+        self._timeline.add_steps(ended)
+        times_s = ended.ends_s
+        for request_id, count in ended.tokens.items():
+            trace = self._traces[request_id]
+            trace.add_tokens(times_s[0], count)
+            self._counter.tokens(trace, count)
+            if len(times_s) > 1:
+                trace.add_single_tokens(times_s[1:])
+        if len(times_s) > 1:
+            self._counter.single_tokens(times_s, len(ended.tokens))
+        for token in ended.finished:
+            trace = self._traces.pop(token.request_id)
             trace.finish_reason = token.finish_reason
-            self._take_timing(trace, token.timing)
-            self._take_record(trace.end(t_s, "ok"))
+            assert token.timing is not None, "the last token of a request has its times"
+            _take_timing(trace, token.timing)
+            record = trace.end(times_s[-1], "ok")
+            self._counter.ended(record)
+            self._timeline.add(times_s[-1], record, ended.engine)
+            self._let_user_go_on(times_s[-1])
 
-    def _take_timing(self, trace: RequestTrace, timing: RequestTiming) -> None:
-        trace.cached_tokens = timing.cached_tokens
-        trace.take_runtime(
-            {
-                "queued_s": timing.queued_s,
-                "scheduled_first_s": timing.scheduled_first_s,
-                "prefill_done_s": timing.prefill_done_s,
-                "preemptions": timing.preemptions,
-                "draft_tokens": timing.draft_tokens,
-                "accepted_tokens": timing.accepted_tokens,
-            },
-            zero_s=0.0,
-        )
-
-    def _take_record(self, record: RequestRecord) -> None:
-        self._counter.ended(record)
-        self._sink(record)
+    def _let_user_go_on(self, t_s: float) -> None:
         if isinstance(self._plan.workload.arrival, ClosedArrival):
-            pause_s = 0.0 if record.status == "ok" else PAUSE_AFTER_ERROR_S
-            heapq.heappush(self._due_s, self._now() + pause_s)
+            heapq.heappush(self._due_s, t_s)
 
     def _pass_time(self, t_s: float) -> None:
-        """Let the clock run to `t_s`, or nowhere when that is past."""
-        self._reach(t_s)
-        self._clock.advance_to(t_s)
-
-    def _reach(self, t_s: float) -> None:
-        """Say what falls due on the way to `t_s`: ticks, and the end of the window."""
+        """Let the clock run to `t_s`, or nowhere when that is past: say what falls due on the way, and take what the
+        system did by then."""
         if self._until_s is not None and t_s >= self._until_s:
             self._emit_ticks(self._until_s)
-            self._begin_drain(self._until_s)
+            if not self._draining:
+                self._take_before(self._until_s)
+                self._begin_drain(self._until_s)
+                self._timeline.tell()
         self._emit_ticks(t_s)
+        self._clock.advance_to(t_s)
+        for ended in self._system.advance(self._now()):
+            self._take(ended)
+
+    def _take_before(self, t_s: float) -> None:
+        for ended in self._system.look(t_s):
+            self._take(ended)
 
     def _emit_ticks(self, t_s: float) -> None:
         while self._next_tick * TICK_S <= t_s:
@@ -196,21 +198,37 @@ class VirtualLoad:
         self._emit_tick(self._now())
 
     def _emit_tick(self, t_s: float) -> None:
-        tick = self._counter.take(t_s)
+        self._take_before(t_s)
+        self._timeline.tell()
+        tick, steps = self._counter.take(t_s), sum_steps(self._timeline.take_steps())
         if tick["interval_s"] > 0:
-            self._sink(Sample(**tick, **sum_steps(self._steps), kv_blocks=self._engine.kv_blocks()))
-        self._steps.clear()
+            self._timeline.tell(Sample(**tick, **steps, kv_blocks=self._system.kv_blocks()))
 
-    def _begin_drain(self, t_s: float | None = None) -> None:
+    def _begin_drain(self, t_s: float) -> None:
         if not self._draining:
             self._draining = True
-            self._say("draining", t_s)
+            self._timeline.add(t_s, self._status("draining", t_s))
 
-    def _say(self, phase: StatusPhase, t_s: float | None = None) -> None:
-        self._sink(Status(phase=phase, t_s=self._now() if t_s is None else t_s, wall_s=self._wall()))
+    def _status(self, phase: StatusPhase, t_s: float) -> Status:
+        return Status(phase=phase, t_s=t_s, wall_s=self._wall())
 
     def _is_over(self, t_s: float) -> bool:
         return self._until_s is not None and t_s >= self._until_s
 
     def _now(self) -> float:
         return self._clock.now()
+
+
+def _take_timing(trace: RequestTrace, timing: RequestTiming) -> None:
+    trace.cached_tokens = timing.cached_tokens
+    trace.take_runtime(
+        {
+            "queued_s": timing.queued_s,
+            "scheduled_first_s": timing.scheduled_first_s,
+            "prefill_done_s": timing.prefill_done_s,
+            "preemptions": timing.preemptions,
+            "draft_tokens": timing.draft_tokens,
+            "accepted_tokens": timing.accepted_tokens,
+        },
+        zero_s=0.0,
+    )

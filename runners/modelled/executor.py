@@ -1,4 +1,6 @@
-"""The executor of a modelled node: it computes nothing, asks the cost model, and moves a virtual clock.
+"""The executor of a modelled node: it computes nothing, and says how long the cost model takes for it.
+
+It reads a virtual clock but doesn't move it: engines that share one run at the same time, and who drives them does.
 
 The engine and scheduler above it are those of a measured node. Its tokens are made up, but always the same ones; so are
 its embeddings. It gives no logprobs and follows no structure.
@@ -35,9 +37,7 @@ class ModelledExecutor:
         self.last_step: StepCost | None = None
 
     def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
-        """Advances the clock by the step's time."""
         self.last_step = step = self.cost.step(batch)
-        self.clock.advance(step.duration_s)
         drawn = [share for share in batch if share.sample and not share.params.embed]
         tokens = {share.request_id: make_token(share, self.vocab_size) for share in drawn}
         axis = (1.0, *[0.0] * (self.cost.shape.hidden_size - 1))

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +29,11 @@ from runners.modelled.capacity import plan_kv_pool
 from runners.modelled.clock import VirtualClock
 from runners.modelled.cost import CostModel
 from runners.modelled.executor import ModelledExecutor, build_engine
-from runners.modelled.front import FrontedEngine, intake_of
+from runners.modelled.fleet import one_engine
+from runners.modelled.front import intake_of
 from runners.modelled.local import LocalFit, chip_of, fit_local, local_tuning
 from runners.modelled.local_steps import MeasuredSteps
 from runners.modelled.shape import ModelShape
-from runners.runtime.engine import Engine
 from runners.spec import ClosedArrival, RunSpec
 
 MODEL = "smollm2-135m-instruct"
@@ -127,9 +127,9 @@ def predict(chip: ChipRecord, spec: RunSpec, fit: LocalFit, intake_s: float) -> 
     clock = VirtualClock()
     pool = plan_kv_pool(cost, spec.engine.block_size, spec.engine.max_num_seqs)
     executor = ModelledExecutor(cost, pool, spec.engine.block_size, clock)
-    server = cast(Engine, FrontedEngine(build_engine(executor, spec.engine), clock, intake_s))
+    server = one_engine(build_engine(executor, spec.engine), clock, intake_s)
     events: list[AnyEvent] = []
-    result = virtual.run(spec, server, clock, events.append)
+    result = virtual.run(spec, server, events.extend)
     report = Report(outcome="succeeded", window_start_s=result.window_start_s, window_end_s=result.window_end_s,
                     client=result.client, facts={}, modelled=True)  # fmt: skip
     return metrics_of(events, report)

@@ -24,6 +24,7 @@ from runners.chips import ChipRecord, record_for_run, run_facts
 from runners.events import AnyEvent, Report
 from runners.load import virtual
 from runners.modelled.executor import build, build_engine
+from runners.modelled.fleet import one_engine
 
 MODELLED = {
     "nodes": {"labels": {"kind": "modelled"}},
@@ -52,7 +53,7 @@ def events_of(attempt: Attempt) -> list[AnyEvent]:
     chip = record_for_run(ChipRecord.model_validate(spec.chip), spec.allow_speculative)
     executor = build(chip, spec.model.shape, spec.engine)
     events: list[AnyEvent] = []
-    result = virtual.run(spec, build_engine(executor, spec.engine), executor.clock, events.append)
+    result = virtual.run(spec, one_engine(build_engine(executor, spec.engine), executor.clock), events.extend)
     report = Report(
         outcome="succeeded",
         window_start_s=result.window_start_s,

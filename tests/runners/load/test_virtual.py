@@ -13,6 +13,7 @@ from runners.events import AnyEvent, RequestRecord, Sample, Status, Step
 from runners.load.drive import LoadResult
 from runners.load.virtual import run
 from runners.modelled.executor import build, build_engine
+from runners.modelled.fleet import one_engine
 from runners.spec import CostSpec, EngineSpec, ModelRef, PlacementSpec, RunSpec, SloSpec, WorkloadSpec
 
 H100 = next(chip for chip in load_catalog() if chip.chip_id == "h100-sxm")
@@ -52,7 +53,7 @@ def play(spec: RunSpec) -> tuple[LoadResult, list[AnyEvent]]:
     executor = build(H100, spec.model.shape, spec.engine)
     events: list[AnyEvent] = []
     engine = build_engine(executor, spec.engine)
-    result = run(spec, engine, executor.clock, events.append, wall=lambda: WALL_S)
+    result = run(spec, one_engine(engine, executor.clock), events.extend, wall=lambda: WALL_S)
     engine.check_integrity()
     return result, events
 
@@ -186,4 +187,4 @@ def test_a_clock_that_does_not_stand_at_zero_is_refused() -> None:
     executor = build(H100, spec.model.shape, spec.engine)
     executor.clock.advance(1.0)
     with pytest.raises(ValueError, match=r"clock: stands at 1\.0 s; allowed: 0"):
-        run(spec, build_engine(executor, spec.engine), executor.clock, lambda event: None)
+        run(spec, one_engine(build_engine(executor, spec.engine), executor.clock), lambda events: None)

@@ -20,6 +20,7 @@ from runners.events import AnyEvent, RequestRecord, Step
 from runners.load.virtual import run
 from runners.modelled.cost import CostModelError
 from runners.modelled.executor import build, build_engine
+from runners.modelled.fleet import one_engine
 from runners.spec import CostSpec, EngineSpec, ModelRef, PlacementSpec, RunSpec, SloSpec, WorkloadSpec
 
 CATALOG = {record.chip_id: record for record in load_catalog()}
@@ -62,7 +63,7 @@ def play(record: ChipRecord, weights: str) -> list[AnyEvent]:
     )  # fmt: skip
     executor = build(record, spec.model.shape, spec.engine)
     events: list[AnyEvent] = []
-    run(spec, build_engine(executor, spec.engine), executor.clock, events.append, wall=lambda: 1.7e9)
+    run(spec, one_engine(build_engine(executor, spec.engine), executor.clock), events.extend, wall=lambda: 1.7e9)
     return events
 
 

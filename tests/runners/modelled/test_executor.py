@@ -10,6 +10,7 @@ import pytest
 
 from runners import models
 from runners.chips import load_catalog
+from runners.modelled.clock import VirtualClock
 from runners.modelled.executor import ModelledExecutor, build, build_engine
 from runners.runtime.engine import Engine, StepOutput
 from runners.runtime.sequence import SamplingParams, Structure
@@ -25,20 +26,25 @@ def made(**engine: object) -> tuple[ModelledExecutor, Engine]:
     return executor, build_engine(executor, spec)
 
 
-def drain(engine: Engine) -> list[StepOutput]:
+def drain(engine: Engine, clock: VirtualClock | None = None) -> list[StepOutput]:
+    """Steps until there is no work; `clock` moves by each step's time."""
     outputs = []
     while (output := engine.step()) is not None:
         outputs.append(output)
+        if clock is not None:
+            clock.advance(output.step.duration_s)
     return outputs
 
 
-def test_time_is_the_sum_of_the_steps_and_moves_with_nothing_else() -> None:
+def test_steps_begin_by_the_clock_that_another_moves() -> None:
     executor, engine = made()
     engine.add("a", tuple(range(300)), SamplingParams(max_tokens=20))
-    outputs = drain(engine)
+    outputs = drain(engine, executor.clock)
     assert len(outputs) == 20
     assert executor.now() == pytest.approx(sum(output.step.duration_s for output in outputs))
     assert drain(engine) == [] and executor.now() == outputs[-1].step.start_s + outputs[-1].step.duration_s
+    engine.add("b", (1, 2, 3), SamplingParams(max_tokens=5))
+    assert {output.step.start_s for output in drain(engine)} == {executor.now()}
 
 
 def test_the_same_requests_give_the_same_tokens_and_times() -> None:
