@@ -18,24 +18,36 @@ PLACES = 600
 _SPAN = """
 SELECT count(*), min(start_s), max(start_s) FROM experiments_step
 WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(low)s AND start_s <= %(high)s
+    AND (%(engine)s::text IS NULL OR data->>'engine' = %(engine)s)
 """
 
-# Of each place the step with the most tokens, the longest among equals.
+# Of each place, and of each engine at it, the step with the most tokens, the longest among equals.
 _PLACES = """
-SELECT DISTINCT ON (place) count(*) OVER (PARTITION BY place), data
+SELECT DISTINCT ON (place, engine) count(*) OVER (PARTITION BY place, engine), data
 FROM (
-    SELECT data, seq, least(%(places)s - 1,
+    SELECT data, seq, data->>'engine' AS engine, least(%(places)s - 1,
         floor(coalesce((start_s - %(first)s) / nullif(%(last)s - %(first)s, 0), 0) * %(places)s)) AS place
     FROM experiments_step
     WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(first)s AND start_s <= %(last)s
+        AND (%(engine)s::text IS NULL OR data->>'engine' = %(engine)s)
 ) AS placed
-ORDER BY place,
+ORDER BY place, engine,
     (data->>'prefill_tokens')::int + (data->>'decode_tokens')::int DESC, (data->>'duration_s')::float DESC, seq
 """
 
 _ALL = """
 SELECT 1, data FROM experiments_step
-WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(low)s AND start_s <= %(high)s ORDER BY start_s, seq
+WHERE run_id = %(run)s AND attempt = %(attempt)s AND start_s >= %(low)s AND start_s <= %(high)s
+    AND (%(engine)s::text IS NULL OR data->>'engine' = %(engine)s)
+ORDER BY start_s, seq
+"""
+
+# Of the latest steps: that of all would be read for every question of a page.
+_ENGINES = """
+SELECT DISTINCT engine FROM (
+    SELECT data->>'engine' AS engine FROM experiments_step
+    WHERE run_id = %s AND attempt = %s ORDER BY seq DESC LIMIT 1000
+) AS latest WHERE engine IS NOT NULL ORDER BY engine
 """
 
 
@@ -53,9 +65,11 @@ def shown_steps(
     low_s: float = float("-inf"),
     high_s: float = float("inf"),
     places: int = PLACES,
+    engine: str | None = None,
 ) -> list[ShownStep]:
-    """The attempt's steps that start in `low_s … high_s`, in order, at most `places` of them."""
-    span = {"run": run_id, "attempt": attempt, "low": low_s, "high": high_s}
+    """The attempt's steps that start in `low_s … high_s`, in order, of one engine or of all: at most `places` of each
+    engine."""
+    span = {"run": run_id, "attempt": attempt, "low": low_s, "high": high_s, "engine": engine}
     with connection.cursor() as cursor:
         cursor.execute(_SPAN, span)
         count, first, last = cursor.fetchone()
@@ -64,6 +78,13 @@ def shown_steps(
         else:
             cursor.execute(_ALL, span)
         return [_shown(*row) for row in cursor.fetchall()]
+
+
+def latest_engines(run_id: int, attempt: int) -> list[str]:
+    """The engines of the attempt's latest steps, by name; none where it has one that needs no name."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ENGINES, [run_id, attempt])
+        return [engine for (engine,) in cursor.fetchall()]
 
 
 def _shown(steps: int, data: dict[str, Any] | str) -> ShownStep:

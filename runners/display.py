@@ -39,14 +39,37 @@ NAMES: dict[str, str] = {
     "prefill_compute_wait": "Prefill compute wait",
     "decode_compute_wait": "Decode compute wait",
     "output_throughput_per_chip": "Output throughput per chip",
+    "output_throughput_per_kw": "Output throughput per kW",
     "output_tokens_per_usd": "Output tokens per $",
     "cost_per_million_output_tokens": "Cost per million output tokens",
+    "interconnect_tax": "Interconnect tax",
+    "mean_power": "Mean power",
+    "energy_per_output_token": "Energy per output token",
+    "energy_per_request": "Energy per request",
+    "energy_per_useful_answer": "Energy per useful answer",
     "output_tokens": "Output tokens",
     "input_tokens": "Input tokens",
     "requests_ok": "Requests ok",
     "requests_failed": "Requests failed",
     "window": "Measured window",
 }
+
+
+ABOUT: dict[str, str] = {
+    "interactivity": "1 / TPOT of each request: how fast one user’s answer grows",
+    "goodput": "requests that are ok and meet every objective, per second of the window",
+    "mfu": "model FLOPs executed, of what the chips could at most while they were busy",
+    "mbu": "bytes that must move, of what memory could at most while the chips were busy",
+    "output_throughput_per_chip": "output throughput over all chips of the system, those of every pool",
+    "output_throughput_per_kw": "output throughput over the mean power of all its chips",
+    "output_tokens_per_usd": "output tokens over the price of the window",
+    "interconnect_tax": "the share of step time that links between chips took",
+    "mean_power": "of all chips of the system, idle ones too",
+    "energy_per_output_token": "energy of the window over its output tokens, idle chips included",
+    "energy_per_request": "energy of the window over its finished requests",
+    "energy_per_useful_answer": "energy of the window over requests that met their objectives",
+}
+"""What a metric says, in a few words; those that go without are plain from their names."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +86,11 @@ def name_of(metric: str) -> str:
         return NAMES[metric]
     base, _, percentile = metric.rpartition("_")
     return f"{NAMES[base]} {percentile}" if base in NAMES else metric
+
+
+def about_of(metric: str) -> str:
+    """What it says, in a few words; nothing where that is plain from its name."""
+    return ABOUT.get(metric, "")
 
 
 def scale_for(unit: str, largest: float | None) -> Scale:

@@ -49,8 +49,14 @@ COMPARED: dict[str, tuple[str, bool | None]] = {
     "mfu": ("share", True),
     "mbu": ("share", True),
     "output_throughput_per_chip": ("tok/s/chip", True),
+    "output_throughput_per_kw": ("tok/s/kW", True),
     "output_tokens_per_usd": ("tok/$", True),
     "cost_per_million_output_tokens": ("$", False),
+    "interconnect_tax": ("share", False),
+    "mean_power": ("W", False),
+    "energy_per_output_token": ("J", False),
+    "energy_per_request": ("J", False),
+    "energy_per_useful_answer": ("J", False),
 }
 
 

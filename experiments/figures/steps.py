@@ -20,7 +20,7 @@ def steps_figure(shown: Sequence[ShownStep], *, modelled: bool) -> dict[str, Any
     span_s = steps[-1].start_s + steps[-1].duration_s - steps[0].start_s if steps else 0.0
     widths = [max(step.duration_s, span_s * LEAST_WIDTH) for step in steps]
     middles = [step.start_s + width / 2 for step, width in zip(steps, widths, strict=True)]
-    about = [_about(one) for one in shown]
+    texts = [about(one) for one in shown]
 
     def bars(name: str, hue: int, tokens: list[int]) -> go.Bar:
         return go.Bar(
@@ -29,7 +29,7 @@ def steps_figure(shown: Sequence[ShownStep], *, modelled: bool) -> dict[str, Any
             width=widths,
             name=name,
             marker={"color": HUES[hue], "line": {"width": 0}},
-            customdata=about,
+            customdata=texts,
             hovertemplate="%{customdata}<extra></extra>",
         )
 
@@ -40,7 +40,7 @@ def steps_figure(shown: Sequence[ShownStep], *, modelled: bool) -> dict[str, Any
         mode="lines" if len(steps) > 1 else "markers",
         yaxis="y2",
         line={"color": HUES[3], "width": 1.2, "shape": "hv", "dash": "dash" if modelled else "solid"},
-        customdata=about,
+        customdata=texts,
         hovertemplate="%{customdata}<extra></extra>",
     )
     frame = layout(
@@ -54,10 +54,18 @@ def steps_figure(shown: Sequence[ShownStep], *, modelled: bool) -> dict[str, Any
     return as_json(go.Figure([bars("prefill", 1, prefill), bars("decode", 0, decode), durations], frame))
 
 
-def _about(shown: ShownStep) -> str:
+def about(shown: ShownStep) -> str:
+    """A step in a few lines, as the pointer shows it."""
     step = shown.step
     largest = f" (the largest of {shown.steps})" if shown.steps > 1 else ""
     return (
         f"step {step.index}{largest}<br>{step.prefill_tokens} prefill + {step.decode_tokens} decode tokens"
-        f"<br>{step.duration_s * 1000:.3g} ms · {step.running} running, {step.waiting} waiting"
+        f"<br>{step.duration_s * 1000:.3g} ms · {step.running} running, {step.waiting} waiting{_bound(shown)}"
     )
+
+
+def _bound(shown: ShownStep) -> str:
+    """What a modelled step was bound by, and the links' part of it."""
+    step = shown.step
+    link = f", {100 * step.link_s / step.duration_s:.3g} % on links" if step.link_s and step.duration_s else ""
+    return f"<br>bound by {step.bound}{link}" if step.bound else ""

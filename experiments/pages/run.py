@@ -13,20 +13,24 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from experiments.analysis.model_error import UNCALIBRATED
+from experiments.figures.engines import kv_figure, lanes_figure
+from experiments.figures.phases import phase_figure
 from experiments.figures.run import live_figures, timeline_figure
 from experiments.figures.steps import steps_figure
 from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
 from experiments.selectors import attempts_of, latest_sample, records_after, shown_attempt
 from experiments.services.cancelling import cancel_run
-from experiments.steps import shown_steps
+from experiments.steps import PLACES, latest_engines, shown_steps
+from experiments.system_facts import engine_names, system_of
 from experiments.waiting import explain_waiting
 from hardware.models import NodeKind
 from labsite.accounts.permissions import AccessDenied, may_control
-from runners.display import NAMES, name_of
+from runners.display import NAMES, about_of, name_of
 from runners.validity import THRESHOLDS
 
 TIMELINE_REQUESTS = 400
+FEWEST_PLACES = 40
 PERCENTILE_KEYS = ("p50", "p90", "p95", "p99")
 CHARTS = (
     ("throughput", "Throughput", ""),
@@ -35,6 +39,16 @@ CHARTS = (
     ("queue", "Queue", ""),
     ("kv", "KV use", ""),
     ("owners", "KV blocks by owner", "one colour a request"),
+)
+SYSTEM_FIGURES = (
+    "interconnect_tax",
+    "mean_power",
+    "energy_per_output_token",
+    "energy_per_request",
+    "energy_per_useful_answer",
+    "output_throughput_per_chip",
+    "output_throughput_per_kw",
+    "output_tokens_per_usd",
 )
 LEAD = ("output_throughput", "ttft", "tpot", "e2el", "interactivity", "request_throughput")
 
@@ -53,6 +67,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         "modelled": modelled,
         "calibration": _calibration(attempt),
         "speculative": _speculative(attempt),
+        "engines": _engines(run, attempt),
         "live": live_figures(modelled=modelled),
         "charts": CHARTS,
         "ended": run.state in RUN_ENDED,
@@ -70,15 +85,25 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
 
 def _calibration(attempt: Attempt | None) -> str:
     """What the run reported of its cost model; until then, that nothing is known of its error."""
-    facts = (attempt.report or {}).get("facts", {}) if attempt else {}
-    return str(facts.get("calibration") or UNCALIBRATED)
+    return str(_facts(attempt).get("calibration") or UNCALIBRATED)
 
 
 def _speculative(attempt: Attempt | None) -> dict[str, Any] | None:
     """The stand-ins that a run was modelled with, and the band that its figures have for that."""
-    facts = (attempt.report or {}).get("facts", {}) if attempt else {}
-    found = facts.get("speculative")
+    found = _facts(attempt).get("speculative")
     return found if isinstance(found, dict) else None
+
+
+def _facts(attempt: Attempt | None) -> dict[str, Any]:
+    """What the attempt's node reported that it ran on; empty until it has."""
+    return (attempt.report or {}).get("facts", {}) if attempt else {}
+
+
+def _engines(run: Run, attempt: Attempt | None) -> list[str]:
+    """Its engines by name, where it has several."""
+    if attempt is None:
+        return []
+    return list(engine_names(_facts(attempt))) or latest_engines(run.pk, attempt.number)
 
 
 @login_required
@@ -110,12 +135,20 @@ def _state(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[str,
 def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
     summary = run.summary or {}
     stored = summary.get("metrics", {})
+    system = system_of(_facts(attempt), run.spec.get("usd_per_hour"))
     metrics = {name: stored[name] for name in NAMES if name in stored}
     ended = attempt is not None and run.state in RUN_ENDED
     records = records_after("requests", run.pk, attempt.number, 0, TIMELINE_REQUESTS) if attempt and ended else []
     drawn = [record for record in records[:TIMELINE_REQUESTS] if record.get("finished_s") is not None]
     return {
         "summary": summary,
+        "system": system,
+        "phases": phase_figure(system.phases) if system and system.phases else None,
+        "system_figures": [
+            {"label": name_of(name), "about": about_of(name), **stored[name]}
+            for name in SYSTEM_FIGURES
+            if stored.get(name) and stored[name]["value"] is not None
+        ],
         "thresholds": THRESHOLDS,
         "percentile_keys": PERCENTILE_KEYS,
         "lead": [{"name": name, **metrics[name]} for name in LEAD if name in metrics],
@@ -135,14 +168,25 @@ def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
 
 @login_required
 def run_steps(request: HttpRequest, run_id: int) -> HttpResponse:
-    """The step timeline of the span `from … to` of the run's clock, in s, as the page's script draws it."""
+    """The step timeline of the span `from … to` of the run's clock, in s, as the page's script draws it: of the engine
+    asked for, or of several engines a lane for each; then the KV blocks of each too."""
     run = run_or_404(request, run_id)
     attempt = shown_attempt(run, attempts_of(run.pk))
     low_s, high_s = (_seconds(request, name, whole) for name, whole in (("from", -math.inf), ("to", math.inf)))
-    shown = shown_steps(run.pk, attempt.number, low_s, high_s) if attempt else []
     modelled = attempt is not None and attempt.node.kind == NodeKind.MODELLED
-    figure = steps_figure(shown, modelled=modelled)
-    return JsonResponse({"figure": figure, "shown": len(shown), "steps": sum(one.steps for one in shown)})
+    engines = _engines(run, attempt)
+    engine = request.GET.get("engine", "") if request.GET.get("engine") in engines else None
+    places = max(PLACES // max(len(engines), 1), FEWEST_PLACES)
+    every = shown_steps(run.pk, attempt.number, low_s, high_s, places) if attempt else []
+    shown = shown_steps(run.pk, attempt.number, low_s, high_s, engine=engine) if attempt and engine else every
+    lanes = bool(engines) and not engine
+    answer = {
+        "figure": lanes_figure(shown) if lanes else steps_figure(shown, modelled=modelled),
+        "kv": kv_figure(every, modelled=modelled) if engines else None,
+        "shown": len(shown),
+        "steps": sum(one.steps for one in shown),
+    }
+    return JsonResponse(answer)
 
 
 def _seconds(request: HttpRequest, name: str, default: float) -> float:
