@@ -16,7 +16,7 @@ MOST_BLOCKS = 1_000_000
 
 
 class DoesNotFit(CostModelError):
-    """Weights and the KV cache of one sequence are more than a chip's usable memory; figures are of the fullest chip."""
+    """Weights and KV cache of one sequence are more than a chip's usable memory; figures are of the fullest chip."""
 
     def __init__(
         self, chip_id: str, weight_bytes: int, kv_bytes: int, usable_bytes: int, tokens: int, *, field: str = "model"
@@ -54,8 +54,8 @@ class Holder(Protocol):
 @dataclass(frozen=True, slots=True)
 class KvPool:
     """Blocks of an engine, all its data-parallel groups together. A block's bytes are those of its tokens, once: copies
-    on further chips do not count. `weight_bytes` and `usable_bytes` are of the fullest chip; a sequence may have as many
-    tokens as one group's blocks hold."""
+    on further chips do not count. `weight_bytes` and `usable_bytes` are of the fullest chip; a sequence may have as
+    many tokens as one group's blocks hold."""
 
     num_blocks: int
     block_bytes: int

@@ -11,13 +11,13 @@ busy all the time (Huang et al. 2019, "GPipe", without the fill, as the next ste
 step's last), and a step takes `pp` times what one stage needs for one micro-batch. A collective over more chips than
 the eight that calibrations saw pays its latency as often as a recursive doubling has rounds more (Thakur et al. 2005).
 
-Precision: weights use the chip's own units; where it has none, the bytes shrink, each weight is unpacked first, and the
-arithmetic runs at the rate of the next ones (runners.chips.units). Attention is computed 16 bits wide on a chip that has
-units for it, whatever the cache is kept in.
+Precision: weights use the chip's own units; where it has none, the bytes shrink, each weight is unpacked first, and
+the arithmetic runs at the rate of the next ones (runners.chips.units). Attention is computed 16 bits wide on a chip
+that has units for it, whatever the cache is kept in.
 
-Of a step, all but attention depends on three counts alone and is kept. A batch of decodes is priced from four sums
-(`DecodeSums`), which its next step changes by additions: so steps in which a batch stays the same can be taken together,
-with the same numbers to the bit.
+Of a step, all but attention depends on three counts alone and is kept. A batch of decodes is priced from three sums
+(`DecodeSums`), which its next step changes by additions: so steps in which a batch stays the same can be taken
+together, with the same numbers to the bit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from runners.chips import ChipRecord, NotModellable, attention_flops, linear_flo
 from runners.modelled.coefficients import Peaks
 from runners.modelled.formats import engine_format
 from runners.modelled.links import Link
-from runners.modelled.parallel import Parallel
+from runners.modelled.parallel import ONE_CHIP, Parallel
 from runners.modelled.power import PowerShares
 from runners.modelled.shape import TABLE_BYTES_PER_ELEMENT, ModelShape
 from runners.modelled.step_model import CostModelError, DecodeSums, Share, StepCost, StepParts
@@ -91,7 +91,7 @@ class CostModel:
         weights: str,
         profile: str | None = None,
         *,
-        parallel: Parallel = Parallel(),
+        parallel: Parallel = ONE_CHIP,
         kv_cache: str = "bf16",
         link: Link | None = None,
         stage_link: Link | None = None,

@@ -8,52 +8,70 @@ its embeddings. It gives no logprobs and follows no structure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runners.chips import ChipRecord
 from runners.modelled.capacity import KvPool, plan_kv_pool
 from runners.modelled.clock import VirtualClock
-from runners.modelled.cost import BARE_COST_MODEL, CostModel, StepCost
+from runners.modelled.cost import CostModel
 from runners.modelled.shape import ModelShape
+from runners.modelled.step_model import DecodeSums, StepCost, StepModel
 from runners.modelled.tuning import DEFAULT_PROFILE
 from runners.runtime.engine import Engine
-from runners.runtime.executor import ScheduledSequence, StepResult
+from runners.runtime.executor import ScheduledSequence, StepDetail, StepResult
 from runners.runtime.scheduler import SchedulerConfig
+from runners.runtime.sequence import SamplingParams
 from runners.spec import EngineSpec
 
 
 class ModelledExecutor:
-    """Implements runners.runtime.executor.Executor on a virtual clock."""
+    """Implements Executor and SteadyExecutor of runners.runtime.executor on a virtual clock."""
 
-    def __init__(self, cost: CostModel, pool: KvPool, block_size: int, clock: VirtualClock) -> None:
+    def __init__(self, cost: StepModel, pool: KvPool, block_size: int, clock: VirtualClock) -> None:
         self.cost = cost
         self.pool = pool
         self.clock = clock
         self.num_blocks = pool.num_blocks
         self.block_size = block_size
-        self.max_model_len = cost.shape.max_model_len
+        self.max_model_len = min(cost.shape.max_model_len, pool.max_sequence_tokens)
         self.vocab_size = cost.shape.vocab_size
+        self._window = cost.shape.sliding_window if cost.shape.sliding_layers else 0
         self.last_step: StepCost | None = None
 
     def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
         self.last_step = step = self.cost.step(batch)
-        drawn = [share for share in batch if share.sample and not share.params.embed]
-        tokens = {share.request_id: make_token(share, self.vocab_size) for share in drawn}
+        sampled = [share for share in batch if share.sample]
+        tokens = {
+            share.request_id: make_token(share.params, share.num_output_tokens, self.vocab_size)
+            for share in sampled
+            if not share.params.embed
+        }
+        if len(tokens) == len(sampled):
+            return StepResult(tokens, step.duration_s, detail=_detail(step))
         axis = (1.0, *[0.0] * (self.cost.shape.hidden_size - 1))
-        embeddings = {share.request_id: axis for share in batch if share.sample and share.params.embed}
-        return StepResult(tokens, step.duration_s, embeddings=embeddings)
+        embeddings = {share.request_id: axis for share in sampled if share.params.embed}
+        return StepResult(tokens, step.duration_s, embeddings=embeddings, detail=_detail(step))
+
+    def decode_steps(self, starts: Sequence[int]) -> Iterator[tuple[float, StepDetail | None]]:
+        for sums in DecodeSums.each(starts, self._window):
+            self.last_step = step = self.cost.decode_step(sums)
+            yield step.duration_s, _detail(step)
+
+    def decode_tokens(self, params: SamplingParams, first_index: int, num_tokens: int) -> Sequence[int]:
+        return [make_token(params, index, self.vocab_size) for index in range(first_index, first_index + num_tokens)]
 
     def now(self) -> float:
         return self.clock.now()
 
     def facts(self) -> dict[str, Any]:
-        """Provenance of a modelled run. `peaks` are the chip record's, for the precision the run computes in."""
+        """Provenance of a modelled run. `peaks` are those of the engine's chips together, for the precision the run
+        computes in."""
         cost = self.cost
         return {
             "modelled": True,
-            **(cost.tuning.facts() if cost.tuning else {"calibration": "uncalibrated", "cost_model": BARE_COST_MODEL}),
-            "chip": cost.chip.chip_id,
+            **cost.facts(),
+            "chip": "+".join(cost.chip_ids),
             "weights": cost.weights,
             "weights_native": cost.native,
             "weight_bytes": cost.resident_bytes,
@@ -61,16 +79,20 @@ class ModelledExecutor:
             "block_size": self.block_size,
             "kv_bytes": self.num_blocks * self.pool.block_bytes,
             "max_model_len": self.max_model_len,
-            "peaks": {"flops_per_s": cost.linear_flops_per_s, "bytes_per_s": cost.bytes_per_s},
+            "peaks": {"flops_per_s": cost.flops_per_s, "bytes_per_s": cost.bytes_per_s},
         }
 
 
-def make_token(share: ScheduledSequence, vocab_size: int) -> int:
+def _detail(step: StepCost) -> StepDetail:
+    parts = step.parts
+    return StepDetail(parts.bound, parts.link_s, step.energy_j)
+
+
+def make_token(params: SamplingParams, index: int, vocab_size: int) -> int:
     """Depends on the request's seed and the token's index alone, and is never a stop token: a modelled answer has
     the length that was asked for."""
-    stops = share.params.stop_token_ids
-    token = (share.params.seed * 1_000_003 + share.num_output_tokens * 7919) % vocab_size
-    while token in stops:
+    token = (params.seed * 1_000_003 + index * 7919) % vocab_size
+    while token in params.stop_token_ids:
         token = (token + 1) % vocab_size
     return token
 
@@ -78,12 +100,13 @@ def make_token(share: ScheduledSequence, vocab_size: int) -> int:
 def build(
     chip: ChipRecord, shape: Mapping[str, Any], engine: EngineSpec, profile: str | None = DEFAULT_PROFILE
 ) -> ModelledExecutor:
-    """The executor of `engine` for a model of that shape on that chip, its clock at 0. `profile` is the engine whose
-    overheads and efficiencies it has; None for the bare roofline.
+    """The executor of `engine` for a model of that shape on that chip alone, its clock at 0. `profile` is the engine
+    whose overheads and efficiencies it has; None for the bare roofline.
 
     Raises ShapeError, CostModelError (the chip lacks a rate), DoesNotFit.
     """
-    cost = CostModel(chip, ModelShape.from_mapping(shape), engine.weights, profile)
+    made = ModelShape.from_mapping(shape)
+    cost = CostModel(chip, made, engine.weights, profile, kv_cache=engine.kv_cache)
     pool = plan_kv_pool(cost, engine.block_size, engine.max_num_seqs)
     return ModelledExecutor(cost, pool, engine.block_size, VirtualClock())
 

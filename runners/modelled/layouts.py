@@ -87,8 +87,9 @@ class Cutter:
     def settle(
         self, layout: Layout, count: int | None, offered: int | None, make: Callable[[Parallel], Made]
     ) -> tuple[Parallel, Made]:
-        """The layout with its `tensor_parallel`, and what `make` gives for it. Where that is auto, the first of 1, 2, 4…
-        chips, and of `count` at last, for which `make` does not raise DoesNotFit. An engine's chips divide `count`."""
+        """The layout with its `tensor_parallel`, and what `make` gives for it. Where that is auto, the first of 1, 2,
+        4… chips, and of `count` at last, for which `make` does not raise DoesNotFit. An engine's chips divide `count`.
+        """
         if layout.tensor_parallel != "auto":
             parallel = self._parallel(layout, layout.tensor_parallel)
             self.check(parallel)

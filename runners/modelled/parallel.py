@@ -44,6 +44,9 @@ class Parallel:
         return self.group * self.pp * self.replicas
 
 
+ONE_CHIP = Parallel()
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A published system: the pool that decodes, and the one that prefills where that is another."""

@@ -1,8 +1,8 @@
 """Power of a chip as a step loads it: idle, plus what memory traffic and arithmetic add.
 
-P = tdp x (idle + busy + memory x MBU + compute x MFU) x family, at most tdp: dynamic power goes with activity (Hong and
-Kim 2010, "An integrated GPU power and performance model"), whose measures here are the shares of peak bandwidth and peak
-arithmetic that the step reaches. The shares are fitted on published joules per token (energy.py). Nothing here is
+P = tdp x (idle + busy + memory x MBU + compute x MFU) x family, at most tdp: dynamic power goes with activity (Hong
+and Kim 2010, "An integrated GPU power and performance model"), whose measures here are the shares of peak bandwidth and
+peak arithmetic that the step reaches. The shares are fitted on published joules per token (energy.py). Nothing here is
 measured on a wall plug: host, network and cooling are not in it.
 """
 
@@ -38,3 +38,6 @@ def shares_of(fitted: Mapping[str, float], family: str) -> PowerShares:
     """Of a chip family. `fitted` are logarithms of factors; what is not in it keeps its prior."""
     of_family = math.exp(fitted.get(f"family={family}", 0.0))
     return PowerShares(**{name: prior * math.exp(fitted.get(name, 0.0)) * of_family for name, prior in PRIORS.items()})
+
+
+UNFITTED = shares_of({}, "")

@@ -5,7 +5,7 @@ Nothing here knows a chip or a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -116,9 +116,21 @@ class DecodeSums:
     keys: int
     window_keys: int
 
-    def next(self, steps: int = 1) -> DecodeSums:
-        """The same batch `steps` later, where no sequence grows past the window meanwhile."""
-        return DecodeSums(self.sequences, self.keys + steps * self.sequences, self.window_keys)
+    @classmethod
+    def each(cls, starts: Sequence[int], window: int) -> Iterator[DecodeSums]:
+        """Of a batch in which sequence i decodes its token at position `starts[i]`, then of the steps after it, each one
+        token longer, without end. `window` is 0 where no layer has one."""
+        number, keys = len(starts), sum(starts) + len(starts)
+        lacking = sorted((window - start - 1 for start in starts if start + 1 < window), reverse=True)
+        window_keys = sum(min(start + 1, window) for start in starts)
+        steps = 0
+        while True:
+            yield cls(number, keys, window_keys)
+            keys += number
+            window_keys += len(lacking)
+            steps += 1
+            while lacking and lacking[-1] <= steps:
+                lacking.pop()
 
 
 class StepModel(Protocol):

@@ -9,6 +9,7 @@ without room a DoesNotFit with the bytes; a chip that can't compute the asked fo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -45,6 +46,11 @@ class PoolPlan:
     chips_per_engine: int
     idle_w: float | None
     max_model_len: int
+
+    @property
+    def chips_of_engine(self) -> Mapping[str, int]:
+        """Chips of one engine by kind."""
+        return {self.chip_ids[0]: self.chips_per_engine}
 
     def facts(self) -> dict[str, Any]:
         parallel = self.parallel
@@ -95,6 +101,14 @@ class SystemPlan:
     links: Mapping[str, Link] = field(default_factory=dict)
 
     @property
+    def chip_counts(self) -> Mapping[str, int]:
+        """Chips of each kind over all pools."""
+        counts: Counter[str] = Counter()
+        for pool in self.pools:
+            counts.update({chip_id: number * pool.engines for chip_id, number in pool.chips_of_engine.items()})
+        return counts
+
+    @property
     def text(self) -> str:
         """In words, such as "prefill: 2 x 4 trainium3 (tp 4); decode: 1 x 1 wse3"."""
         return "; ".join(_in_words(pool, alone=len(self.pools) == 1) for pool in self.pools)
@@ -112,9 +126,11 @@ class SystemPlan:
 
 
 def plan_system(spec: RunSpec) -> SystemPlan:
-    """The system of a run. Raises TopologyError, DoesNotFit, CostModelError, NotModellable (a chip whose figures are not
-    disclosed, or that can't run the model's architecture), ShapeError, pydantic's ValidationError for a broken record."""
-    records = spec.chips or ({spec.chip_id: spec.chip} if spec.chip is not None else {})
+    """The system of a run. Raises TopologyError, DoesNotFit, CostModelError, NotModellable (a chip whose figures are
+    not disclosed, or that can't run the model's architecture), ShapeError, and pydantic's ValidationError for a broken
+    record."""
+    main = str(spec.chip["chip_id"]) if spec.chip is not None else spec.chip_id
+    records = spec.chips or ({main: spec.chip} if spec.chip is not None else {})
     chips = {}
     for chip_id, data in records.items():
         record = record_for_run(ChipRecord.model_validate(data), spec.allow_speculative)
@@ -122,8 +138,8 @@ def plan_system(spec: RunSpec) -> SystemPlan:
         chips[chip_id] = record
     draft = ModelShape.from_mapping(spec.draft.shape) if spec.draft is not None else None
     return plan_for(
-        chips, ModelShape.from_mapping(spec.model.shape), spec.engine, spec.placement, spec.workload.longest, spec.links,
-        chip=spec.chip_id, draft=draft,
+        chips, ModelShape.from_mapping(spec.model.shape), spec.engine, spec.placement, spec.workload.longest,
+        spec.links, chip=main, draft=draft,
     )  # fmt: skip
 
 
@@ -184,7 +200,7 @@ class _Planner:
         """Raises TopologyError where it takes more chips than are offered."""
         needed: dict[str, tuple[int, str]] = {}
         for pool in plan.pools:
-            for chip_id, number in _chips_of(pool).items():
+            for chip_id, number in pool.chips_of_engine.items():
                 before = needed.get(chip_id, (0, ""))[0]
                 needed[chip_id] = (before + number * pool.engines, self._count_field(pool))
         for chip_id, (number, path) in needed.items():
@@ -262,7 +278,7 @@ class _Planner:
     def _system(self, pools: tuple[PoolPlan, ...], transfer: Transfer | None) -> SystemPlan:
         prices: list[float | None] = []
         for pool in pools:
-            for chip_id, number in _chips_of(pool).items():
+            for chip_id, number in pool.chips_of_engine.items():
                 price = self._records[chip_id].usd_per_hour
                 prices.append(None if price is None else price * number * pool.engines)
         known = [price for price in prices if price is not None]
@@ -270,11 +286,6 @@ class _Planner:
             pools, transfer, self._placement.router, sum(pool.engines * pool.chips_per_engine for pool in pools),
             sum(known) if len(known) == len(prices) else None, self._links,
         )  # fmt: skip
-
-
-def _chips_of(pool: PoolPlan) -> dict[str, int]:
-    """Chips of one engine by kind."""
-    return {pool.chip_ids[0]: pool.chips_per_engine}
 
 
 def _in_words(pool: PoolPlan, alone: bool) -> str:

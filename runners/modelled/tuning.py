@@ -15,7 +15,7 @@ from runners.chips import ChipRecord
 from runners.modelled.calibration_file import COST_MODEL, Calibration, own_calibration
 from runners.modelled.coefficients import Peaks, make_speeds, values_of
 from runners.modelled.facts import DEFAULT_LINK_BYTES_PER_S, DEFAULT_LINK_LATENCY_S, family_of
-from runners.modelled.power import PowerShares, shares_of
+from runners.modelled.power import UNFITTED, PowerShares, shares_of
 from runners.modelled.profiles import ENGINE_PROFILES, overrides_of
 from runners.modelled.rows import Quantity
 from runners.modelled.work import Speeds
@@ -64,7 +64,7 @@ class Tuning:
     state: Literal["calibrated", "uncalibrated"]
     fitted_on: str
     errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    power: PowerShares = shares_of({}, "")
+    power: PowerShares = UNFITTED
 
     def facts(self) -> dict[str, Any]:
         """What a result must say of the model that made it."""

@@ -17,10 +17,17 @@ def least_memory_bytes(shape: Mapping[str, Any], weights: str, kv_cache: str, lo
 
     A precision that isn't known here counts nothing: it is no reason to refuse.
     """
-    kv_per_token = 2 * int(shape["layers"]) * int(shape["kv_heads"]) * int(shape["head_dim"])
-    cached_tokens = min(longest_tokens, int(shape.get("sliding_window") or longest_tokens))
     weight_bytes = int(shape.get("parameters", 0)) * BYTES_PER_WEIGHT.get(weights, 0)
-    return weight_bytes + kv_per_token * BYTES_PER_KV.get(kv_cache, 0) * cached_tokens
+    return int(weight_bytes + _kv_elements(shape, longest_tokens) * BYTES_PER_KV.get(kv_cache, 0))
+
+
+def _kv_elements(shape: Mapping[str, Any], tokens: int) -> int:
+    """Of one sequence: keys and values or the latent, in the layers that keep them; a window keeps its own tokens."""
+    latent = int(shape.get("kv_latent_dim") or 0)
+    per_token = latent or 2 * int(shape["kv_heads"]) * int(shape["head_dim"])
+    attending, window = int(shape.get("attention_layers") or shape["layers"]), int(shape.get("sliding_window") or 0)
+    sliding = min(int(shape.get("sliding_layers") or attending), attending) if window else 0
+    return per_token * ((attending - sliding) * tokens + sliding * min(tokens, window))
 
 
 def machine_memory_bytes(facts: Mapping[str, Any]) -> int | None:

@@ -36,11 +36,14 @@ def test_decodes_cost_the_same_from_their_sums_to_the_bit(starts: list[int], nam
     assert cost.decode_step(sums) == cost.step([Piece(start, 1) for start in starts])
 
 
-def test_the_sums_of_the_next_steps_are_additions() -> None:
-    starts = [200, 700]
-    later = DecodeSums(2, 201 + 701, 256).next(5)
-    cost = TUNED["gpt-oss"]
-    assert cost.decode_step(later) == cost.step([Piece(start + 5, 1) for start in starts])
+@given(st.lists(st.integers(0, 300), max_size=9), st.sampled_from([0, 1, 7, 128]))
+@settings(max_examples=40)
+def test_the_sums_of_a_batch_and_of_the_steps_after_it_are_those_of_its_sequences(
+    starts: list[int], window: int
+) -> None:
+    for later, sums in zip(range(140), DecodeSums.each(starts, window), strict=False):
+        lengths = [start + later + 1 for start in starts]
+        assert sums == DecodeSums(len(starts), sum(lengths), sum(min(length, window) for length in lengths))
 
 
 def test_a_mixture_reads_the_experts_that_its_tokens_reach() -> None:
