@@ -118,8 +118,8 @@ class DecodeSums:
 
     @classmethod
     def each(cls, starts: Sequence[int], window: int) -> Iterator[DecodeSums]:
-        """Of a batch in which sequence i decodes its token at position `starts[i]`, then of the steps after it, each one
-        token longer, without end. `window` is 0 where no layer has one."""
+        """Of a batch in which sequence i decodes its token at position `starts[i]`, then of the steps after it, each
+        one token longer, without end. `window` is 0 where no layer has one."""
         number, keys = len(starts), sum(starts) + len(starts)
         lacking = sorted((window - start - 1 for start in starts if start + 1 < window), reverse=True)
         window_keys = sum(min(start + 1, window) for start in starts)

@@ -234,7 +234,7 @@ class _Planner:
             pool = self._engines(role, cost, parallel)
             if parallel.chips > 1:
                 self._links[chip_id] = link
-            if stage_link is not link and parallel.pp > 1:
+            if stage_link != link and parallel.pp > 1:
                 self._links[f"stages of {chip_id}"] = stage_link
             return pool
 
