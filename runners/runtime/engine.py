@@ -14,7 +14,7 @@ from math import inf
 from runners.events import MAX_OWNERS, KVBlocks, Step
 from runners.runtime.admission import RequestRejected, check_servable, max_sequence_tokens
 from runners.runtime.blocks import BlockPool
-from runners.runtime.executor import Executor, SteadyExecutor, StepDetail, StepResult
+from runners.runtime.executor import Executor, ScheduledSequence, SteadyExecutor, StepDetail, StepResult
 from runners.runtime.outputs import (
     EmbeddingOutput,
     EngineStats,
@@ -28,8 +28,8 @@ from runners.runtime.outputs import (
 from runners.runtime.sampling.limits import check_sampling
 from runners.runtime.sampling.structure import StructureError, StructureState
 from runners.runtime.scheduler import Schedule, Scheduler, SchedulerConfig
-from runners.runtime.sequence import ReceivedKV, SamplingParams, Sequence, SequenceState
-from runners.runtime.steady import SteadyOutput, find_steady_batch
+from runners.runtime.sequence import ReceivedKV, SamplingParams, Sequence, SequenceState, TokenLogprobs
+from runners.runtime.steady import SteadyBatch, SteadyOutput, TimedStep, find_steady_batch
 
 __all__ = [
     "EmbeddingOutput",
@@ -50,7 +50,7 @@ _NO_DETAIL = StepDetail()
 
 
 class ExecutorContractError(RuntimeError):
-    """The executor gave tokens or embeddings for other requests than those it was to."""
+    """The executor gave tokens or embeddings for other requests than those it was to, or more than it might."""
 
 
 class Engine:
@@ -82,6 +82,14 @@ class Engine:
     @property
     def has_work(self) -> bool:
         return bool(self._sequences)
+
+    @property
+    def num_tokens_to_do(self) -> int:
+        """Tokens of prompts and answers that are not computed yet, if every answer gets as long as it may."""
+        return sum(
+            seq.num_uncomputed_tokens - seq.num_received_tokens + seq.params.max_tokens - len(seq.output_ids)
+            for seq in self._sequences.values()
+        )
 
     def check(
         self,
@@ -158,14 +166,27 @@ class Engine:
         the same state, if the caller moves the executor's clock to the end of the last step and takes the events'
         indices from `numbers`.
         """
+        batch = self._find_steady_batch()
+        timed = batch.time_steps(self.executor.now(), until_s) if batch else []
+        return self._take_steps(batch, timed) if batch and timed else None
+
+    def plan_steady(self, until_s: float = inf) -> list[TimedStep]:
+        """The steps that `run_steady` would take if no stop token came; takes none of them."""
+        batch = self._find_steady_batch()
+        return batch.time_steps(self.executor.now(), until_s) if batch else []
+
+    def take_steady(self, timed: list[TimedStep]) -> SteadyOutput:
+        """Take steps from `plan_steady`, the first ones or those after what was taken of them; up to one whose stop
+        token ends a sequence. In between, nothing else may have been done with the engine."""
+        assert self._steady_executor is not None, "it planned them"
+        return self._take_steps(SteadyBatch(self._scheduler, self._steady_executor), timed)
+
+    def _find_steady_batch(self) -> SteadyBatch | None:
         executor = self._steady_executor
-        batch = find_steady_batch(self._scheduler) if executor is not None else None
-        if executor is None or batch is None:
-            return None
-        timed = batch.time_steps(executor, self.executor.now(), until_s)
-        if not timed:
-            return None
-        num_steps = batch.draw_tokens(executor, len(timed))
+        return find_steady_batch(self._scheduler, executor) if executor is not None else None
+
+    def _take_steps(self, batch: SteadyBatch, timed: list[TimedStep]) -> SteadyOutput:
+        num_steps = batch.draw_tokens(len(timed))
         steps = [batch.take_step(number, *timed[number]) for number in range(num_steps)]
         tokens, waiting = batch.settle(num_steps), len(self._scheduler.waiting)
         finished = self._end_steady(batch.sequences, steps[-1].end_s)
@@ -210,7 +231,6 @@ class Engine:
         _check_result(plan, result)
         end_s = start_s + result.duration_s
         self._scheduler.commit(plan)
-        step = self._describe_step(plan, start_s, result)
         outputs = _Outputs()
         for sequence, share in zip(plan.sequences, plan.batch, strict=True):
             if sequence.scheduled_first_s is None:
@@ -220,10 +240,13 @@ class Engine:
             if result.prompt_logprobs:
                 sequence.prompt_logprobs.extend(result.prompt_logprobs.get(sequence.request_id, ()))
             if share.sample:
-                self._take_output(sequence, result, end_s, outputs)
+                self._take_output(sequence, share, result, end_s, outputs)
+        step = self._describe_step(plan, start_s, result, outputs)
+        for sequence in outputs.ended:
+            self._end(sequence)
         return outputs.of(step)
 
-    def _describe_step(self, plan: Schedule, start_s: float, result: StepResult) -> Step:
+    def _describe_step(self, plan: Schedule, start_s: float, result: StepResult, outputs: _Outputs) -> Step:
         """The step as an event. KV use is as the step left it, before finished sequences let go of theirs."""
         stats, detail = self.stats(), result.detail or _NO_DETAIL
         return Step(
@@ -240,38 +263,58 @@ class Engine:
             kv_used_slots=stats.kv_used_slots,
             preempted=plan.preempted,
             cached_tokens=plan.cached_tokens,
+            draft_tokens=plan.draft_tokens,
+            accepted_tokens=outputs.accepted_tokens,
             engine=self.name,
             bound=detail.bound,
             link_s=detail.link_s,
             energy_j=detail.energy_j,
         )
 
-    def _take_output(self, sequence: Sequence, result: StepResult, end_s: float, outputs: _Outputs) -> None:
+    def _take_output(
+        self, sequence: Sequence, share: ScheduledSequence, result: StepResult, end_s: float, outputs: _Outputs
+    ) -> None:
         name = sequence.request_id
         if sequence.prefill_done_s is None:
             sequence.prefill_done_s = end_s
             if sequence.params.prompt_logprobs is not None and not sequence.lacks_prompt_logprobs:
                 outputs.prompt_logprobs.append(PromptLogprobs(name, (None, *sequence.prompt_logprobs)))
         if sequence.params.embed:
-            self._end(sequence)
+            outputs.ended.append(sequence)
             outputs.embeddings.append(EmbeddingOutput(name, result.embeddings[name], _timing(sequence, end_s)))
             return
+        sequence.draft_tokens += share.num_draft_tokens
         try:
-            outputs.tokens.append(self._append_token(sequence, result, end_s))
+            self._append_token(sequence, result.tokens[name], result.logprobs.get(name), end_s, outputs)
+            if self.config.num_lookahead_tokens:
+                self._append_accepted(sequence, result.accepted.get(name, ()), end_s, outputs)
         except StructureError as error:
-            self._end(sequence)
+            outputs.ended.append(sequence)
             outputs.failures.append(Failure(name, _structure_field(sequence), str(error)))
 
-    def _append_token(self, sequence: Sequence, result: StepResult, end_s: float) -> TokenOutput:
-        token_id, logprobs = result.tokens[sequence.request_id], result.logprobs.get(sequence.request_id)
+    def _append_token(
+        self, sequence: Sequence, token_id: int, logprobs: TokenLogprobs | None, end_s: float, outputs: _Outputs
+    ) -> None:
         sequence.output_ids.append(token_id)
         if sequence.structure is not None:
             sequence.structure.advance(token_id)
         reason = _finish_reason(sequence, token_id)
         if reason is None:
-            return TokenOutput(sequence.request_id, token_id, logprobs=logprobs)
-        self._end(sequence)
-        return TokenOutput(sequence.request_id, token_id, reason, _timing(sequence, end_s), logprobs)
+            outputs.tokens.append(TokenOutput(sequence.request_id, token_id, logprobs=logprobs))
+            return
+        outputs.ended.append(sequence)
+        timing = _timing(sequence, end_s)
+        outputs.tokens.append(TokenOutput(sequence.request_id, token_id, reason, timing, logprobs))
+
+    def _append_accepted(self, sequence: Sequence, accepted: tuple[int, ...], end_s: float, outputs: _Outputs) -> None:
+        """Append what follows the step's one token, as far as the sequence goes on."""
+        for token_id in accepted:
+            if outputs.ended and outputs.ended[-1] is sequence:
+                break
+            sequence.accepted_tokens += 1
+            outputs.accepted_tokens += 1
+            self._append_token(sequence, token_id, None, end_s, outputs)
+        self._scheduler.settle_drafts(sequence)
 
     def _end_steady(self, sequences: tuple[Sequence, ...], end_s: float) -> tuple[TokenOutput, ...]:
         finished = []
@@ -289,8 +332,10 @@ class Engine:
 
 @dataclass(slots=True)
 class _Outputs:
-    """A step's outputs as they are gathered."""
+    """A step's outputs as they are gathered, and the sequences that end with it."""
 
+    ended: list[Sequence] = field(default_factory=list)
+    accepted_tokens: int = 0
     tokens: list[TokenOutput] = field(default_factory=list)
     embeddings: list[EmbeddingOutput] = field(default_factory=list)
     prompt_logprobs: list[PromptLogprobs] = field(default_factory=list)
@@ -307,6 +352,10 @@ def _check_result(plan: Schedule, result: StepResult) -> None:
     if told != {share.request_id for share in plan.batch if share.sample}:
         raise ExecutorContractError(f"tokens for {sorted(told)}, not for those to be sampled")
     wanted = {share.request_id for share in plan.batch if share.params.embed and share.sample}
+    if result.accepted:
+        drafted = {share.request_id: share.num_draft_tokens for share in plan.batch if share.sample}
+        if any(len(tokens) > drafted.get(name, 0) for name, tokens in result.accepted.items()):
+            raise ExecutorContractError(f"accepted {dict(result.accepted)}, of drafts {drafted}")
     if wanted != result.embeddings.keys():
         raise ExecutorContractError(f"embeddings for {sorted(result.embeddings)}, not for {sorted(wanted)}")
 
@@ -334,4 +383,6 @@ def _timing(sequence: Sequence, end_s: float) -> RequestTiming:
         finished_s=end_s,
         preemptions=sequence.preemptions,
         cached_tokens=sequence.cached_tokens,
+        draft_tokens=sequence.draft_tokens,
+        accepted_tokens=sequence.accepted_tokens,
     )

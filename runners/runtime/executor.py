@@ -24,7 +24,8 @@ class ScheduledSequence:
     token depends on (seed, its index) alone and never on the batch. `past` is there where the parameters look back,
     `allowed` where a structure says which tokens may come. `num_scored` prompt logprobs are known already. Keys and
     values of the first `num_received_tokens` were computed elsewhere and must be in their blocks before the step; told
-    once, when the sequence starts here.
+    once, when the sequence starts here. After `token_ids` the blocks have room for `num_draft_tokens` more, which the
+    executor may draft and verify in this step.
 
     A value that nobody changes. It is not frozen because one is made per sequence and step, and that takes twice as
     long for a frozen one.
@@ -41,6 +42,7 @@ class ScheduledSequence:
     allowed: Allowed | None = None
     num_scored: int = 0
     num_received_tokens: int = 0
+    num_draft_tokens: int = 0
 
     @property
     def scored_positions(self) -> range:
@@ -66,6 +68,9 @@ class StepResult:
 
     A share with `sample` has a token, or an embedding where its parameters ask for one. `logprobs` are those of the
     tokens, where asked for; `prompt_logprobs` has one entry per scored position. `detail` is a modelled step's.
+
+    `accepted` are the tokens that follow a request's one: as many as drafts of it were accepted, each with its keys and
+    values in place but the last.
     """
 
     tokens: Mapping[str, int]
@@ -74,6 +79,7 @@ class StepResult:
     prompt_logprobs: Mapping[str, Sequence[TokenLogprobs]] = field(default_factory=dict)
     embeddings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     detail: StepDetail | None = None
+    accepted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -2,7 +2,9 @@
 
 The decisions are pure and know no clock, so measured and modelled nodes share them. In a step:
 
-1. every sequence that lacks one token gets it: a decode never waits for a prefill;
+1. every sequence that lacks one token gets it: a decode never waits for a prefill. With lookahead, those that are
+   past their prompt also get room for drafts, as far as blocks go without a preemption and the budget goes, of which
+   drafts leave half to prefills that are due;
 2. running sequences that lack more (a prefill in chunks) share what is left of the budget;
 3. waiting sequences are admitted in order, until budget, `max_num_seqs` or blocks run out; none overtakes.
 
@@ -32,12 +34,14 @@ _ORDER = attrgetter("order")
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
     """Limits of a step. Without `chunked_prefill` a prompt is computed in one step or waits; only a preempted
-    sequence that has outgrown the budget is recomputed in chunks, since nothing else would let it go on."""
+    sequence that has outgrown the budget is recomputed in chunks, since nothing else would let it go on.
+    `num_lookahead_tokens` is the most drafts that a decode may have verified beside its one token (as in vLLM)."""
 
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 2048
     prefix_cache: bool = True
     chunked_prefill: bool = True
+    num_lookahead_tokens: int = 0
 
     def __post_init__(self) -> None:
         if self.max_num_seqs < 1:
@@ -47,6 +51,8 @@ class SchedulerConfig:
                 f"max_num_batched_tokens: {self.max_num_batched_tokens} is not allowed; allowed: at least "
                 f"max_num_seqs ({self.max_num_seqs}), so that every running sequence can decode in each step"
             )
+        if self.num_lookahead_tokens < 0:
+            raise ValueError(f"num_lookahead_tokens: {self.num_lookahead_tokens} is not allowed; allowed: at least 0")
 
 
 @dataclass(slots=True)
@@ -64,12 +70,14 @@ class Schedule:
     decode_tokens: int = 0
     preempted: int = 0
     cached_tokens: int = 0
+    draft_tokens: int = 0
 
-    def take(self, sequence: Sequence, num_scheduled_tokens: int) -> None:
+    def take(self, sequence: Sequence, num_scheduled_tokens: int, num_draft_tokens: int = 0) -> None:
         start = sequence.num_computed_tokens
         stop = start + num_scheduled_tokens
         sample = stop == sequence.num_tokens
-        self.budget -= num_scheduled_tokens
+        self.budget -= num_scheduled_tokens + num_draft_tokens
+        self.draft_tokens += num_draft_tokens
         if sample and num_scheduled_tokens == 1 and sequence.output_ids:
             self.decode_tokens += 1
         else:
@@ -88,6 +96,7 @@ class Schedule:
                 allowed=sequence.structure.allowed if sequence.structure is not None else None,
                 num_scored=len(sequence.prompt_logprobs),
                 num_received_tokens=sequence.num_received_tokens,
+                num_draft_tokens=num_draft_tokens,
             )
         )
 
@@ -133,14 +142,48 @@ class Scheduler:
                 if self.config.prefix_cache:
                     self.publish_full_blocks(sequence)
 
+    def settle_drafts(self, sequence: Sequence) -> None:
+        """After the step's tokens were appended: what was accepted is computed, blocks for the rest are given back."""
+        sequence.num_computed_tokens = sequence.num_tokens - 1
+        if self.config.prefix_cache:
+            self.publish_full_blocks(sequence)
+        kept = self.pool.blocks_for(sequence.num_computed_tokens)
+        self.pool.release(sequence.block_table[kept:])
+        sequence.block_table = sequence.block_table[:kept]
+
     def _schedule_decodes(self, plan: Schedule) -> None:
         # Victims come from the end of `running`, so they are never sequences this loop has passed.
-        position = 0
+        decoding, position = [], 0
         while position < len(self.running):
             sequence = self.running[position]
             if sequence.num_uncomputed_tokens == 1 and self._grow_table(sequence, plan):
-                plan.take(sequence, 1)
+                decoding.append(sequence)
             position += 1
+        draft_room = self._draft_room(plan.budget - len(decoding))
+        for sequence in decoding:
+            num_drafts = self._grow_for_drafts(sequence, draft_room) if draft_room else 0
+            draft_room -= num_drafts
+            plan.take(sequence, 1, num_drafts)
+
+    def _draft_room(self, budget: int) -> int:
+        """How many tokens of the budget that decodes leave may be drafts."""
+        if not self.config.num_lookahead_tokens:
+            return 0
+        prefill_due = self.waiting or any(sequence.num_uncomputed_tokens > 1 for sequence in self.running)
+        return budget // 2 if prefill_due else budget
+
+    def _grow_for_drafts(self, sequence: Sequence, most: int) -> int:
+        """Make room for drafts after the sequence's next token; gives how many. Blocks that others hold stay theirs."""
+        if not sequence.output_ids:
+            return 0
+        # The token of this step comes in any case, so that one draft fewer than tokens are left can be of use.
+        most = min(most, self.config.num_lookahead_tokens, sequence.params.max_tokens - len(sequence.output_ids) - 1)
+        room = len(sequence.block_table) + self.pool.num_free + self.pool.num_cached
+        most = min(most, room * self.pool.block_size - sequence.num_tokens)
+        needed = self.pool.blocks_for(sequence.num_tokens + most) - len(sequence.block_table)
+        if needed > 0 and (blocks := self.pool.allocate(needed)):
+            sequence.block_table += blocks
+        return most
 
     def _schedule_prefills(self, plan: Schedule) -> None:
         for sequence in self.running:

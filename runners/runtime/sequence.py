@@ -138,6 +138,8 @@ class Sequence:
     queued_s: float = 0.0
     scheduled_first_s: float | None = None
     prefill_done_s: float | None = None
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
     structure: StructureState | None = None
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     num_received_tokens: int = 0

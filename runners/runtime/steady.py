@@ -26,6 +26,10 @@ from runners.runtime.sequence import Sequence
 _NO_DETAIL = StepDetail()
 
 
+TimedStep = tuple[float, float, StepDetail | None]
+"""Start, duration and detail of a step that is not taken yet."""
+
+
 class SteadyStep(NamedTuple):
     """What is one step's own; all else is the same in each step of a run."""
 
@@ -95,10 +99,11 @@ class SteadyOutput:
 class SteadyBatch:
     """The batch of a run, and its blocks as step after step fills them. Steps are numbered from 0."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, executor: SteadyExecutor) -> None:
         self.sequences = tuple(scheduler.running)
         self.most_steps = min(seq.params.max_tokens - len(seq.output_ids) for seq in self.sequences)
         self._scheduler = scheduler
+        self._executor = executor
         self._pool = scheduler.pool
         size = self._pool.block_size
         self._lacking = [seq for seq in self.sequences if len(seq.block_table) * size < seq.num_tokens]
@@ -110,13 +115,11 @@ class SteadyBatch:
         self._sum_computed = sum(self._num_computed)
         self._sum_blocks = sum(len(seq.block_table) for seq in self.sequences)
 
-    def time_steps(
-        self, executor: SteadyExecutor, start_s: float, until_s: float
-    ) -> list[tuple[float, float, StepDetail | None]]:
-        """Start, duration and detail of each step that starts before `until_s` and finds its blocks."""
-        timed: list[tuple[float, float, StepDetail | None]] = []
+    def time_steps(self, start_s: float, until_s: float) -> list[TimedStep]:
+        """Each step that starts before `until_s` and finds its blocks."""
+        timed: list[TimedStep] = []
         room = self._pool.num_free + self._pool.num_cached
-        durations = executor.decode_steps(self._num_computed)
+        durations = self._executor.decode_steps(self._num_computed)
         while start_s < until_s and len(timed) < self.most_steps:
             room -= len(self._growing(len(timed)))
             if room < 0:
@@ -126,10 +129,10 @@ class SteadyBatch:
             start_s += duration_s
         return timed
 
-    def draw_tokens(self, executor: SteadyExecutor, num_steps: int) -> int:
+    def draw_tokens(self, num_steps: int) -> int:
         """Append what the steps sample, and give how many of them are left when the first of them ends a sequence."""
         for sequence, first in zip(self.sequences, self._num_output, strict=True):
-            tokens = executor.decode_tokens(sequence.params, first, num_steps)
+            tokens = self._executor.decode_tokens(sequence.params, first, num_steps)
             num_steps = _steps_to_stop(sequence, tokens, first)
             sequence.output_ids.extend(tokens)
         return num_steps
@@ -169,13 +172,15 @@ class SteadyBatch:
             self._scheduler.publish_full_blocks(sequence)
 
 
-def find_steady_batch(scheduler: Scheduler) -> SteadyBatch | None:
+def find_steady_batch(scheduler: Scheduler, executor: SteadyExecutor) -> SteadyBatch | None:
     """The batch of the next steps, if it is sure that the next one is a decode of all that run and of nothing else."""
     running = scheduler.running
+    if scheduler.config.num_lookahead_tokens:
+        return None
     # The last in order are the likeliest to be prefilling still.
     if not running or not all(_is_plain_decode(sequence) for sequence in reversed(running)):
         return None
-    return None if scheduler.may_admit_while_decoding() else SteadyBatch(scheduler)
+    return None if scheduler.may_admit_while_decoding() else SteadyBatch(scheduler, executor)
 
 
 def _is_plain_decode(sequence: Sequence) -> bool:
