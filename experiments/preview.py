@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from experiments.chosen_models import ChosenModel, ModelChoice, find_models
+from experiments.chosen_models import ChosenModel, ModelChoice
 from experiments.estimate import Estimate, estimate, past_runs
 from experiments.models import Run, RunState
 from experiments.placement import matches
-from experiments.services.feasibility import demand_of, node_view
+from experiments.services.feasibility import Feasible, demand_of, node_view
 from experiments.warnings import MatchingNode, Warning, find_warnings
 from hardware.models import Node, NodeKind
 from hardware.selectors import nodes_serving
@@ -23,10 +23,10 @@ class Preview:
     estimate: Estimate | None
 
 
-def preview(plan: Plan, project: Project) -> Preview:
-    """For a plan that is feasible. A fixed number of queries, whatever the plan's size."""
-    models = find_models({cell.spec.model for cell in plan.cells})
-    nodes = _matching(plan, project, models)
+def preview(plan: Plan, project: Project, found: Feasible) -> Preview:
+    """For a plan that was found feasible. A fixed number of queries, whatever the plan's size."""
+    models = {cell.spec.model: found.models[cell.spec.model] for cell in plan.cells}
+    nodes = _matching(plan, project, found)
     up = [node for node in nodes if node.is_up]
     modelled = bool(nodes) and all(node.modelled for node in nodes)
     expected = estimate(plan, past_runs(project), modelled, len(up))
@@ -34,10 +34,14 @@ def preview(plan: Plan, project: Project) -> Preview:
     return Preview(find_warnings(plan, nodes, sizes, expected, _queued(project)), expected)
 
 
-def _matching(plan: Plan, project: Project, models: Mapping[ModelChoice, ChosenModel]) -> list[MatchingNode]:
-    demands = {demand_of(cell.spec, project.pk, models.get(cell.spec.model)) for cell in plan.cells}
+def _matching(plan: Plan, project: Project, found: Feasible) -> list[MatchingNode]:
+    demands = {
+        demand_of(cell.spec, project.pk, found.models[cell.spec.model], found.counts[cell.index]) for cell in plan.cells
+    }
     serving = nodes_serving(project.pk).order_by("name")
-    return [_as_matching(node, models) for node in serving if any(matches(one, node_view(node)) for one in demands)]
+    return [
+        _as_matching(node, found.models) for node in serving if any(matches(one, node_view(node)) for one in demands)
+    ]
 
 
 def _as_matching(node: Node, models: Mapping[ModelChoice, ChosenModel]) -> MatchingNode:

@@ -79,11 +79,11 @@ def validate(request: HttpRequest, project: ProjectSlug = None) -> ValidationOut
     space = selectors.get_project(person(request), project)
     try:
         plan = plan_experiment(read_document(request))
-        check_feasible(plan, space)
+        found = check_feasible(plan, space)
     except SpecError as error:
         faults = [FieldFault(**one.as_dict()) for one in error.errors]
         return ValidationOut(valid=False, errors=faults, trials=[], runs=0)
-    ahead = preview(plan, space)
+    ahead = preview(plan, space, found)
     return ValidationOut(
         valid=True,
         errors=[],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from django.contrib import messages
@@ -23,16 +22,16 @@ from experiments.form.fields import Field, Form, draw_form
 from experiments.form.offer import offer_to
 from experiments.form.rewrite import rewrite, write
 from experiments.models import Experiment
-from experiments.pages.access import experiment_or_404, person
+from experiments.pages.access import chosen_project, experiment_or_404, person
 from experiments.preview import preview
 from experiments.services.feasibility import check_feasible
 from experiments.services.submit import submit_once
+from experiments.shipped import examples, find_example
 from labsite.accounts.models import Project, Role
 from labsite.accounts.permissions import AccessDenied, projects_of
 from runners.document import FieldError, SpecError, parse_text
 from runners.matrix import plan_experiment
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SHOWN_TRIALS = 100
 
 
@@ -42,8 +41,7 @@ def new_experiment(request: HttpRequest) -> HttpResponse:
     A refused text comes back whole."""
     if request.method != "POST":
         source = _source(request)
-        examples = _examples()
-        text = write(source.document) if source else next(iter(examples.values()), "")
+        text = write(source.document) if source else _start(request)
         return render(request, "experiments/new.html", _context(request, text) | {"source": source})
     text = _text(request)
     # With scripts all that was changed in the form is in the text already.
@@ -67,7 +65,7 @@ def check_experiment(request: HttpRequest) -> HttpResponse:
 
 
 def _submit(request: HttpRequest, text: str) -> HttpResponse:
-    project = _project(request)
+    project = chosen_project(request)
     if project is None:
         return _refused(request, text, [FieldError("project", "you may not submit to this project")], 403)
     try:
@@ -131,7 +129,7 @@ def _controls(text: str) -> list[Field]:
 def _context(request: HttpRequest, text: str, errors: list[FieldError] | None = None) -> dict[str, Any]:
     return {
         "section": "new",
-        "examples": _examples(),
+        "examples": examples(),
         "source": _source(request),
         "projects": list(projects_of(person(request), Role.RESEARCHER).order_by("name")),
         "once": secrets.token_urlsafe(16),
@@ -141,7 +139,7 @@ def _context(request: HttpRequest, text: str, errors: list[FieldError] | None = 
 
 def _drawn(request: HttpRequest, text: str, errors: list[FieldError]) -> dict[str, Any]:
     """The text, what is wrong with it or what it stands for, and the form."""
-    project = _project(request)
+    project = chosen_project(request)
     try:
         document = parse_text(text) if text.strip() else {}
     except SpecError as error:
@@ -155,11 +153,10 @@ def _drawn(request: HttpRequest, text: str, errors: list[FieldError]) -> dict[st
 def _check(document: Mapping[str, Any], project: Project | None) -> dict[str, Any]:
     try:
         plan = plan_experiment(document)
-        if project is not None:
-            check_feasible(plan, project)
+        found = check_feasible(plan, project) if project is not None else None
     except SpecError as error:
         return {"errors": error.errors}
-    ahead = preview(plan, project) if project is not None else None
+    ahead = preview(plan, project, found) if project is not None and found is not None else None
     return {
         "plan": plan,
         "cells": plan.cells[:SHOWN_TRIALS],
@@ -181,18 +178,13 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _project(request: HttpRequest) -> Project | None:
-    """The project asked for, or the first that the user may submit to."""
-    allowed = projects_of(person(request), Role.RESEARCHER).order_by("name")
-    wanted = request.POST.get("project")
-    return allowed.filter(slug=wanted).first() if wanted else allowed.first()
-
-
 def _source(request: HttpRequest) -> Experiment | None:
     """The experiment that `from` names, whose document is edited and run again."""
     wanted = (request.POST if request.method == "POST" else request.GET).get("from", "")
     return experiment_or_404(request, int(wanted)) if wanted.isdecimal() and len(wanted) < 19 else None
 
 
-def _examples() -> dict[str, str]:
-    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.yaml"))}
+def _start(request: HttpRequest) -> str:
+    """The text of the example that the address names, or of the first."""
+    asked = find_example(request.GET.get("example", ""))
+    return asked.text if asked else examples()[0].text

@@ -10,6 +10,7 @@ from django.utils import timezone
 from experiments.errors import ClaimRefused, ReportMissing
 from experiments.lifecycle import Stop, Verdict, judge_loss, judge_report, judge_stopped
 from experiments.models import ATTEMPT_LIVE, RUN_ENDED, Attempt, AttemptState, Run, RunState
+from experiments.services.claimed_chips import with_node
 from experiments.services.follow_up import follow_up, keep_results
 from experiments.services.locks import lock_run
 from experiments.services.webhook_events import tell_run
@@ -20,26 +21,24 @@ from runners.spec import RunSpec
 
 @transaction.atomic
 def claim(node: Node, run_id: int, number: int) -> RunSpec:
-    """ASSIGNED → RUNNING, and what to run: the frozen spec with this node's chip and price. Raises ClaimRefused."""
+    """ASSIGNED → RUNNING, and what to run: the frozen spec with the chips, links and price that this node has now.
+
+    Raises ClaimRefused.
+    """
     attempt = Attempt.objects.filter(run_id=run_id, number=number, node=node).first()
     if attempt is None:
         raise ClaimRefused(f"run {run_id} attempt {number} was never given to node {node.slug}")
     run = lock_run(run_id)
     now = timezone.now()
-    spec = _with_node(RunSpec.model_validate(run.spec), node)
+    spec, chip = with_node(RunSpec.model_validate(run.spec), node)
     assigned = Attempt.objects.filter(pk=attempt.pk, state=AttemptState.ASSIGNED)
-    if not assigned.update(state=AttemptState.RUNNING, claimed_at=now, chip=node.chip):
+    if not assigned.update(state=AttemptState.RUNNING, claimed_at=now, chip=chip):
         attempt.refresh_from_db()
         raise ClaimRefused(f"run {run_id} attempt {number} is {attempt.state}, not assigned")
     Run.objects.filter(pk=run_id, state=RunState.ASSIGNED).update(
         state=RunState.RUNNING, spec=spec.model_dump(mode="json"), started_at=run.started_at or now
     )
     return spec
-
-
-def _with_node(spec: RunSpec, node: Node) -> RunSpec:
-    price = node.usd_per_hour if spec.cost.usd_per_hour == "node" else spec.cost.usd_per_hour
-    return spec.model_copy(update={"chip": node.chip.record if node.chip else None, "usd_per_hour": price})
 
 
 def finish_attempt(attempt_id: int) -> None:

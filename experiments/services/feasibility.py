@@ -1,10 +1,11 @@
-"""What a document names must exist: its models, chips, and some node that could ever run each trial, with the memory
-for its model."""
+"""What a document names must exist: its models, chips, and some node that could ever run each trial, with the chips and
+the memory that it takes."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from experiments.chosen_models import (
     ChosenModel,
@@ -16,8 +17,9 @@ from experiments.chosen_models import (
     why_not,
     workload_faults,
 )
+from experiments.measured_limits import measured_limits
 from experiments.placement import ANY_CHIP, Demand, FreeNode, has_chips, has_memory, is_meant
-from experiments.services.modelled_chips import ModelledRecords, modelled_records, why_not_modelled
+from experiments.topologies import NoTopology, Offer, Planner, offer_of
 from hardware.models import Node, NodeKind
 from hardware.selectors import current_chips, nodes_serving
 from labsite.accounts.models import Project
@@ -27,29 +29,59 @@ from runners.models.memory import least_memory_bytes, machine_memory_bytes
 from runners.spec import ExperimentSpec, PlacementSpec
 
 NAMED_NODES = 5
+ChipCounts = dict[str, int]
 
 
-def check_feasible(plan: Plan, project: Project) -> dict[ModelChoice, ChosenModel]:
-    """The models that the plan names. Raises SpecError with every fault: unknown model or chip, requests too long, no
-    node that could match, none with enough memory."""
+@dataclass(frozen=True)
+class Feasible:
+    """The models that a plan names, and how many of which chips each of its trials takes on modelled nodes, by the
+    trial's index (RunSpec.chip_counts)."""
+
+    models: Mapping[ModelChoice, ChosenModel]
+    counts: Mapping[int, ChipCounts]
+
+
+def check_feasible(plan: Plan, project: Project) -> Feasible:
+    """Raises SpecError with every fault: unknown model or chip, requests too long, no node that could match, none with
+    enough memory, a setting that the nodes don't take, an impossible topology."""
     errors: dict[tuple[str, str], FieldError] = {}
-    serving = list(nodes_serving(project.pk))
-    nodes, records = [node_view(node) for node in serving], modelled_records(serving)
-    chips = sorted(current_chips().values_list("chip_id", flat=True))
-    models = find_models(choice for cell in plan.cells for choice in choices_of(cell.spec))
+    judge = _judge(plan, project)
+    counts: dict[int, ChipCounts] = {}
     for cell in plan.cells:
-        for error in _faults(cell.spec, plan.spec, models, chips, nodes, records, project.pk):
-            errors.setdefault((error.field, error.message), error)
+        found = judge.judge(cell.spec)
+        if isinstance(found, dict):
+            counts[cell.index] = found
+            continue
+        for fault in found:
+            field = f"matrix.{fault.field}" if fault.field in plan.spec.matrix else fault.field
+            errors.setdefault((field, fault.message), FieldError(field, fault.message, fault.allowed))
     if errors:
         raise SpecError(list(errors.values()))
-    return models
+    return Feasible(judge.models, counts)
 
 
-def demand_of(spec: ExperimentSpec, project_id: int, model: ChosenModel | None = None) -> Demand:
+def _judge(plan: Plan, project: Project) -> _Judge:
+    """With all that is stored about what the plan names: a query for each kind of thing."""
+    serving = list(nodes_serving(project.pk))
+    records = dict(current_chips().values_list("chip_id", "record"))
+    return _Judge(
+        project.pk,
+        find_models(choice for cell in plan.cells for choice in choices_of(cell.spec)),
+        [node_view(node) for node in serving],
+        {node.pk: offer_of(node) for node in serving if node.kind == NodeKind.MODELLED},
+        sorted(records),
+        Planner(records),
+    )
+
+
+def demand_of(
+    spec: ExperimentSpec, project_id: int, model: ChosenModel | None = None, counts: ChipCounts | None = None
+) -> Demand:
     """What a trial asks of a node; with its model also how much memory."""
     labels = tuple(sorted(spec.nodes.labels.items()))
     memory_bytes = least_memory_of(model, spec) if model else 0
-    return Demand(project_id, chips_of(spec.placement, spec.chip), labels, spec.nodes.names, memory_bytes)
+    chips, taken = chips_of(spec.placement, spec.chip), tuple(sorted((counts or {}).items()))
+    return Demand(project_id, chips, labels, spec.nodes.names, memory_bytes, taken)
 
 
 def chips_of(placement: PlacementSpec, chip: str) -> tuple[str, ...]:
@@ -75,79 +107,93 @@ def node_view(node: Node) -> FreeNode:
 
 
 def _memory_of(node: Node) -> int | None:
-    """Of a modelled node what its chip's record says, of a measured one what its agent found."""
-    if node.kind == NodeKind.MODELLED:
-        memory = node.chip.record.get("memory") if node.chip else None
-        return memory.get("capacity_bytes") if isinstance(memory, dict) else None
-    return machine_memory_bytes(node.facts)
+    """What the agent of a measured node found. Of a modelled one the chips that a trial takes decide it."""
+    return None if node.kind == NodeKind.MODELLED else machine_memory_bytes(node.facts)
 
 
-def _faults(
-    cell: ExperimentSpec,
-    whole: ExperimentSpec,
-    models: dict[ModelChoice, ChosenModel],
-    chips: list[str],
-    nodes: list[FreeNode],
-    records: ModelledRecords,
-    project_id: int,
-) -> Iterable[FieldError]:
-    model = models.get(cell.model)
-    draft = draft_of(cell)
-    if model is None:
-        yield from (_at_axis(whole, fault) for fault in why_not(cell.model))
-        return
-    if draft is not None and draft not in models:
-        yield from (_at_axis(whole, fault) for fault in why_not(draft, "engine.speculation.model"))
-    yield from (_at_axis(whole, fault) for fault in workload_faults(cell, model))
-    longest_allowed = int(model.shape["max_model_len"])
-    longest = cell.workload.longest
-    if longest > longest_allowed:
-        message = f"prompt and output may reach {longest} tokens; {model.name} takes {longest_allowed} in all"
-        yield FieldError("workload.input_len", message, f"input and output: at most {longest_allowed} together")
-    if cell.chip not in ("any", *chips):
-        yield FieldError(_axis(whole, "chip"), f"no chip {cell.chip!r} in the catalog", ["any", *chips])
-        return
-    demand = demand_of(cell, project_id, model)
-    meant = [node for node in nodes if is_meant(demand, node) and has_chips(demand, node)]
-    kinds = {node.labels["kind"] for node in meant}
-    if refusal := why_not_modelled(cell, model.shape, demand, nodes, records):
-        named = refusal.field if refusal.field == "allow_speculative" else _axis(whole, refusal.field)
-        yield FieldError(named, f"{refusal.chip_id}: {refusal.message}", refusal.allowed)
-    elif not kinds:
-        yield FieldError("nodes", _unmatched(cell), _offered(nodes))
-    elif len(kinds) > 1:
-        message = "these nodes are measured and modelled ones; one trial's runs must all be of one kind"
-        yield FieldError("nodes", message, [{"kind": kind} for kind in sorted(kinds)])
-    elif faults := list(measured_faults(cell, model) if kinds == {NodeKind.MEASURED} else ()):
-        yield from (_at_axis(whole, fault) for fault in faults)
-    elif not any(has_memory(demand, node) for node in meant):
-        yield _too_large(cell, whole, model, demand, meant)
+@dataclass(frozen=True)
+class _Judge:
+    """What is known of models, nodes and chips, and what it says of a trial. Faults name fields of the trial's own
+    document."""
+
+    project_id: int
+    models: Mapping[ModelChoice, ChosenModel]
+    nodes: list[FreeNode]
+    offers: Mapping[int, Offer]
+    chips: list[str]
+    planner: Planner
+
+    def judge(self, cell: ExperimentSpec) -> ChipCounts | list[FieldError]:
+        """How many of which chips it takes (none on a measured node), or every fault."""
+        faults = [*self._of_models(cell), *self._of_chips(cell)]
+        if faults:
+            return faults
+        model = self.models[cell.model]
+        demand = demand_of(cell, self.project_id, model)
+        meant = [node for node in self.nodes if is_meant(demand, node) and has_chips(demand, node)]
+        kinds = {node.labels["kind"] for node in meant}
+        if not kinds:
+            return [FieldError("nodes", _unmatched(cell, demand), _offered(self.nodes))]
+        if len(kinds) > 1:
+            message = "these nodes are measured and modelled ones; one trial's runs must all be of one kind"
+            return [FieldError("nodes", message, [{"kind": kind} for kind in sorted(kinds)])]
+        if kinds == {NodeKind.MODELLED}:
+            return self._count_chips(cell, meant)
+        return [*measured_limits(cell), *measured_faults(cell, model)] or _too_large(cell, model, demand, meant) or {}
+
+    def _of_models(self, cell: ExperimentSpec) -> Iterator[FieldError]:
+        model, draft = self.models.get(cell.model), draft_of(cell)
+        if draft is not None and draft not in self.models:
+            yield from why_not(draft, "engine.speculation.model")
+        if model is None:
+            yield from why_not(cell.model)
+            return
+        yield from workload_faults(cell, model)
+        allowed, longest = int(model.shape["max_model_len"]), cell.workload.longest
+        if longest > allowed:
+            message = f"prompt and output may reach {longest} tokens; {model.name} takes {allowed} in all"
+            yield FieldError("workload.input_len", message, f"input and output: at most {allowed} together")
+
+    def _of_chips(self, cell: ExperimentSpec) -> Iterator[FieldError]:
+        if cell.chip not in (ANY_CHIP, *self.chips):
+            yield FieldError("chip", f"no chip {cell.chip!r} in the catalog", [ANY_CHIP, *self.chips])
+        for role, pool in cell.placement.disaggregate.pools.items():
+            if pool.chip not in self.chips:
+                field = f"placement.disaggregate.{role}.chip"
+                yield FieldError(field, f"no chip {pool.chip!r} in the catalog", self.chips)
+
+    def _count_chips(self, cell: ExperimentSpec, meant: list[FreeNode]) -> ChipCounts | list[FieldError]:
+        """As one of the nodes would plan it; where no chip is named, as each of their own chips that can."""
+        draft = draft_of(cell)
+        model, drafting = self.models[cell.model], self.models[draft] if draft else None
+        counts: ChipCounts = {}
+        faults: list[FieldError] = []
+        for node in sorted(meant, key=lambda one: one.chip_id):
+            chip_id = cell.chip if cell.chip != ANY_CHIP else node.chip_id
+            try:
+                counts |= self.planner.count_chips(cell, chip_id, model, drafting, self.offers[node.node_id])
+            except NoTopology as refusal:
+                faults.append(refusal.fault)
+        return counts or faults[:1]
 
 
-def _too_large(
-    cell: ExperimentSpec, whole: ExperimentSpec, model: ChosenModel, demand: Demand, nodes: list[FreeNode]
-) -> FieldError:
+def _too_large(cell: ExperimentSpec, model: ChosenModel, demand: Demand, nodes: list[FreeNode]) -> list[FieldError]:
+    """The fault, where none of the nodes has the memory."""
+    if any(has_memory(demand, node) for node in nodes):
+        return []
     largest = sorted(nodes, key=lambda node: -(node.memory_bytes or 0))[:NAMED_NODES]
     has = {node.labels["name"]: f"{node.memory_bytes or 0:,} bytes" for node in largest}
     message = (
         f"{model.name} needs at least {demand.memory_bytes:,} bytes of memory ({cell.engine.weights} weights and one "
         f"sequence); no node that matches has them: {', '.join(f'{name} has {size}' for name, size in has.items())}"
     )
-    return FieldError(_axis(whole, "model"), message, has)
+    return [FieldError("model", message, has)]
 
 
-def _at_axis(whole: ExperimentSpec, fault: FieldError) -> FieldError:
-    return FieldError(_axis(whole, fault.field), fault.message, fault.allowed)
-
-
-def _axis(whole: ExperimentSpec, name: str) -> str:
-    return f"matrix.{name}" if name in whole.matrix else name
-
-
-def _unmatched(cell: ExperimentSpec) -> str:
+def _unmatched(cell: ExperimentSpec, demand: Demand) -> str:
     asked = [f"{key}: {value}" for key, value in cell.nodes.labels.items()]
     asked += [f"name: {' or '.join(cell.nodes.names)}"] if cell.nodes.names else []
-    asked += [f"chip: {cell.chip}"] if cell.chip != "any" else []
+    asked += [f"chip: {' and '.join(demand.chips)}"] if demand.chips else []
     return f"no registered node that serves this project has {', '.join(asked) or 'kind: measured'}"
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from experiments.chosen_models import ChosenModel, ModelChoice, draft_of
+from experiments.chosen_models import draft_of
 from experiments.errors import IdempotencyConflict
 from experiments.models import Experiment, IdempotencyKey, Run, Trial
 from experiments.provenance import code_revision
-from experiments.services.feasibility import check_feasible
+from experiments.services.feasibility import Feasible, check_feasible
 from experiments.services.placing import request_placement
 from labsite.accounts.audit import record
 from labsite.accounts.models import Project, Role, User
@@ -56,10 +56,10 @@ def submit_once(
     if earlier:
         return Submission(earlier, created=False)
     plan = plan_experiment(document)
-    models = check_feasible(plan, project)
+    found = check_feasible(plan, project)
     try:
         with transaction.atomic():
-            experiment = _store(user, project, document, plan, models, cloned_from)
+            experiment = _store(user, project, document, plan, found, cloned_from)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, experiment=experiment)
             _tell(user, experiment, len(plan.runs))
@@ -105,7 +105,7 @@ def _store(
     project: Project,
     document: Mapping[str, Any],
     plan: Plan,
-    models: Mapping[ModelChoice, ChosenModel],
+    found: Feasible,
     cloned_from: Experiment | None,
 ) -> Experiment:
     experiment = Experiment.objects.create(
@@ -134,14 +134,14 @@ def _store(
     # A run's spec holds its own id, which the insert has only now given.
     for run, planned in zip(runs, plan.runs, strict=True):
         cell = plan.cells[planned.trial_index]
-        run.spec = _freeze(run, planned, cell, models).model_dump(mode="json")
+        run.spec = _freeze(run, planned, cell, found).model_dump(mode="json")
     Run.objects.bulk_update(runs, ["spec"], batch_size=200)
     return experiment
 
 
-def _freeze(run: Run, planned: PlannedRun, cell: Cell, models: Mapping[ModelChoice, ChosenModel]) -> RunSpec:
+def _freeze(run: Run, planned: PlannedRun, cell: Cell, found: Feasible) -> RunSpec:
     price = cell.spec.cost.usd_per_hour
-    draft = draft_of(cell.spec)
+    draft, models = draft_of(cell.spec), found.models
     return RunSpec(
         run_id=run.pk,
         experiment_id=run.experiment_id,
@@ -152,6 +152,7 @@ def _freeze(run: Run, planned: PlannedRun, cell: Cell, models: Mapping[ModelChoi
         model=models[cell.spec.model].ref,
         draft=models[draft].ref if draft else None,
         chip_id=cell.spec.chip,
+        chip_counts=found.counts[cell.index],
         allow_speculative=cell.spec.allow_speculative,
         engine=cell.spec.engine,
         placement=cell.spec.placement,

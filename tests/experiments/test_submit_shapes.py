@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from control_plane import document, ready_node, submit, team
+from modelled_node import modelled_node
 
 from experiments.models import Experiment, RegisteredModel
 from experiments.preview import preview
@@ -107,10 +108,11 @@ def test_a_shape_too_large_for_every_node_is_refused_with_the_numbers() -> None:
 
 
 def test_a_model_that_drafts_is_frozen_beside_the_one_that_runs() -> None:
-    speculation = {"kind": "draft", "model": "qwen3-8b", "acceptance": 0.7}
-    made = document(model={"shape": TINY}, engine={"speculation": speculation})
-    models = check_feasible(plan_experiment(made), team())
-    assert models["qwen3-8b"].ref.random_weights
+    modelled_node()
+    speculation = {"kind": "draft", "model": "llama-3-8b", "acceptance": 0.7}
+    experiment = submit(team(), model="llama-3-70b", chip="h100-sxm", engine={"speculation": speculation})
+    (spec,) = specs(experiment)
+    assert spec.draft is not None and (spec.draft.name, spec.draft.random_weights) == ("llama-3-8b", True)
 
 
 def test_an_unknown_model_that_drafts_is_refused_at_its_field() -> None:
@@ -122,5 +124,5 @@ def test_an_unknown_model_that_drafts_is_refused_at_its_field() -> None:
 def test_nobody_is_told_that_a_shape_must_be_fetched() -> None:
     project = team()
     plan = plan_experiment(document(model={"shape": TINY}))
-    check_feasible(plan, project)
-    assert "model" not in {warning.field for warning in preview(plan, project).warnings}
+    found = check_feasible(plan, project)
+    assert "model" not in {warning.field for warning in preview(plan, project, found).warnings}
