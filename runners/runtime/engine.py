@@ -99,7 +99,7 @@ class Engine:
         received: ReceivedKV | None = None,
     ) -> None:
         """Raise RequestRejected if the request could never run."""
-        if request_id in self._sequences:
+        if request_id in self._sequences or request_id in self._scheduler.kept:
             raise RequestRejected("request_id", request_id, "an id that no unfinished request has")
         check_servable(len(prompt_ids), params, self._max_sequence_tokens, self.config, received)
         check_sampling(params, self.executor.vocab_size)
@@ -112,16 +112,24 @@ class Engine:
         priority: int = 0,
         structure: StructureState | None = None,
         received: ReceivedKV | None = None,
+        keep_kv: bool = False,
     ) -> None:
         """Queue a request (a lower `priority` runs sooner); RequestRejected if it could never run.
 
         `structure` is `params.structure` made ready; without it the output is free, as a modelled one is anyway.
         `received` is what another engine did of the request. Its output tokens are not given again, and count for
-        `max_tokens`; a `structure` stands past them already.
+        `max_tokens`; a `structure` stands past them already. With `keep_kv` its blocks stay held when it has finished,
+        until `release_kv`: another engine is to get them.
         """
         self.check(request_id, prompt_ids, params, received)
         sequence = Sequence(
-            request_id, tuple(prompt_ids), params, priority, queued_s=self.executor.now(), structure=structure
+            request_id,
+            tuple(prompt_ids),
+            params,
+            priority,
+            queued_s=self.executor.now(),
+            structure=structure,
+            keep_kv=keep_kv,
         )
         if received is not None:
             sequence.num_received_tokens = received.num_tokens
@@ -137,6 +145,14 @@ class Engine:
         self._scheduler.remove(sequence, SequenceState.ABORTED)
         self._checked_idle = False
         return True
+
+    def release_kv(self, request_id: str) -> bool:
+        """Free the blocks that a finished request kept. False if it keeps none."""
+        return self._scheduler.release_kept(request_id)
+
+    def count_prefix(self, prompt_ids: tuple[int, ...]) -> int:
+        """How many tokens of such a prompt the prefix cache would spare now, without any effect on it."""
+        return self._scheduler.count_prefix(prompt_ids)
 
     def timing(self, request_id: str) -> RequestTiming | None:
         """The times of an unfinished request as if it ended now; None if it is not here or has no token yet."""
@@ -193,12 +209,12 @@ class Engine:
         return SteadyOutput(tuple(steps), tokens, finished, waiting, self.name)
 
     def stats(self) -> EngineStats:
-        running = self._scheduler.running
+        holders = self._scheduler.holders()
         # Only full blocks are shared, so each reference past the first counts a whole block of slots again.
-        shared = sum(len(sequence.block_table) for sequence in running) - self._pool.num_held
-        computed = sum(sequence.num_computed_tokens for sequence in running)
+        shared = sum(len(sequence.block_table) for sequence in holders) - self._pool.num_held
+        computed = sum(sequence.num_computed_tokens for sequence in holders)
         return EngineStats(
-            running=len(running),
+            running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
             kv_used_blocks=self._pool.num_held,
             kv_cached_blocks=self._pool.num_cached,
@@ -208,7 +224,7 @@ class Engine:
 
     def kv_blocks(self) -> KVBlocks:
         """Who holds the blocks now. Looks at every held block: for a sample, not for a step."""
-        exclusive = {seq.request_id: self._pool.num_exclusive(seq.block_table) for seq in self._scheduler.running}
+        exclusive = {seq.request_id: self._pool.num_exclusive(seq.block_table) for seq in self._scheduler.holders()}
         largest = sorted(exclusive.items(), key=lambda item: -item[1])
         return KVBlocks(
             owners=dict(largest[:MAX_OWNERS]),
@@ -220,11 +236,11 @@ class Engine:
 
     def check_integrity(self) -> None:
         """Raise BlockAccountingError unless every block and every entry of the prefix cache is accounted for."""
-        self._pool.check_integrity(sequence.block_table for sequence in self._sequences.values())
+        self._pool.check_integrity(sequence.block_table for sequence in self._scheduler.holders())
 
     def _check_idle(self) -> None:
         if not self._checked_idle:
-            self._pool.check_accounting(())
+            self._pool.check_accounting(sequence.block_table for sequence in self._scheduler.holders())
             self._checked_idle = True
 
     def _update(self, plan: Schedule, result: StepResult, start_s: float) -> StepOutput:

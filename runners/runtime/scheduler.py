@@ -26,7 +26,7 @@ from operator import attrgetter
 
 from runners.runtime.blocks import BlockPool
 from runners.runtime.executor import ScheduledSequence
-from runners.runtime.sequence import Sequence, SequenceState
+from runners.runtime.sequence import SamplingParams, Sequence, SequenceState
 
 _ORDER = attrgetter("order")
 
@@ -102,13 +102,15 @@ class Schedule:
 
 
 class Scheduler:
-    """Holds the waiting and running sequences, both in order, and the block pool they share."""
+    """Holds the waiting and running sequences, both in order, and the block pool they share; and of finished sequences
+    those whose blocks are kept until somebody has read them."""
 
     def __init__(self, config: SchedulerConfig, pool: BlockPool) -> None:
         self.config = config
         self.pool = pool
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self.kept: dict[str, Sequence] = {}
         self._arrivals = 0
 
     def add(self, sequence: Sequence) -> None:
@@ -118,11 +120,26 @@ class Scheduler:
         insort(self.waiting, sequence, key=_ORDER)
 
     def remove(self, sequence: Sequence, state: SequenceState) -> None:
-        """Take a sequence out, finished or aborted, and free its blocks at once."""
+        """Take a sequence out, finished or aborted. Its blocks are free at once, unless it is finished and keeps them."""
         queue = self.running if sequence.state is SequenceState.RUNNING else self.waiting
         del queue[bisect_left(queue, sequence.order, key=_ORDER)]
         sequence.state = state
+        if sequence.keep_kv and state is SequenceState.FINISHED:
+            self.kept[sequence.request_id] = sequence
+        else:
+            self._release(sequence)
+
+    def release_kept(self, request_id: str) -> bool:
+        """Free the blocks that a finished sequence kept. False if it keeps none."""
+        sequence = self.kept.pop(request_id, None)
+        if sequence is None:
+            return False
         self._release(sequence)
+        return True
+
+    def holders(self) -> list[Sequence]:
+        """All whose block tables count as references."""
+        return [*self.running, *self.kept.values()] if self.kept else self.running
 
     def schedule(self) -> Schedule:
         """Decide the next step and take the blocks it needs. The batch is empty only if there is no work."""
@@ -216,6 +233,11 @@ class Scheduler:
         if not self._fits_budget(sequence, self._known_tokens(sequence, hits), budget):
             return self.config.prefix_cache
         return self.pool.has_room(self.pool.blocks_for(sequence.num_tokens) - len(hits), hits)
+
+    def count_prefix(self, prompt_ids: tuple[int, ...]) -> int:
+        """How many tokens of such a prompt the prefix cache would spare now."""
+        sequence = Sequence("", prompt_ids, SamplingParams())
+        return len(self.pool.match(self._prefix_of(sequence))) * self.pool.block_size
 
     def _prefix_of(self, sequence: Sequence) -> Iterator[tuple[int, ...]]:
         """The full blocks of tokens that the prefix cache may spare the sequence."""

@@ -120,7 +120,8 @@ class Sequence:
     its first admission found in the prefix cache, `num_published_blocks` its blocks offered to that cache.
     `structure` says where the output stands in the structure it must match. `prompt_logprobs`, where asked for, grows
     to one entry per prompt token but the first. `num_received_tokens` are those whose keys and values come from
-    elsewhere when it is admitted; a preemption loses them, so that they are computed here after it.
+    elsewhere when it is admitted; a preemption loses them, so that they are computed here after it. With `keep_kv` its
+    blocks outlast it.
     """
 
     request_id: str
@@ -143,6 +144,7 @@ class Sequence:
     structure: StructureState | None = None
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     num_received_tokens: int = 0
+    keep_kv: bool = False
     looks_back: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -112,8 +112,8 @@ class SteadyBatch:
             self._filling[-sequence.num_tokens % size].append(sequence)
         self._num_computed = [seq.num_computed_tokens for seq in self.sequences]
         self._num_output = [len(seq.output_ids) for seq in self.sequences]
-        self._sum_computed = sum(self._num_computed)
-        self._sum_blocks = sum(len(seq.block_table) for seq in self.sequences)
+        self._sum_computed = sum(seq.num_computed_tokens for seq in scheduler.holders())
+        self._sum_blocks = sum(len(seq.block_table) for seq in scheduler.holders())
 
     def time_steps(self, start_s: float, until_s: float) -> list[TimedStep]:
         """Each step that starts before `until_s` and finds its blocks."""
