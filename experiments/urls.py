@@ -5,7 +5,19 @@ from __future__ import annotations
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from experiments.pages import chips, compare, control, experiment, experiment_list, home, models, new, nodes, run
+from experiments.pages import (
+    chips,
+    compare,
+    control,
+    examples,
+    experiment,
+    experiment_list,
+    home,
+    models,
+    new,
+    nodes,
+    run,
+)
 from labsite.accounts.signing_in import SignInView, SignOutView
 
 
@@ -34,6 +46,8 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/restore", control.restore, name="experiment-restore"),
     path("experiments/<int:experiment_id>/again", control.run_again, name="experiment-again"),
     path("experiments/<int:experiment_id>/edit", control.edit, name="experiment-edit"),
+    path("examples/", examples.example_list, name="examples"),
+    path("examples/<slug:example>/run", examples.run_example, name="example-run"),
     path("runs/<int:run_id>/", run.show_run, name="run"),
     path("runs/<int:run_id>/state", run.run_state, name="run-state"),
     path("runs/<int:run_id>/steps", run.run_steps, name="run-steps"),

@@ -8,12 +8,20 @@ from django.http import Http404, HttpRequest
 
 from experiments.models import Experiment, Run
 from experiments.selectors import get_experiment, get_run
-from labsite.accounts.models import User
+from labsite.accounts.models import Project, Role, User
+from labsite.accounts.permissions import projects_of
 
 
 def person(request: HttpRequest) -> User:
     """The signed-in user; pages are behind login_required, so there is one."""
     return cast(User, request.user)
+
+
+def chosen_project(request: HttpRequest) -> Project | None:
+    """The project that the form names, or the first that the user may submit to; None where he may not."""
+    allowed = projects_of(person(request), Role.RESEARCHER).order_by("name")
+    wanted = request.POST.get("project")
+    return allowed.filter(slug=wanted).first() if wanted else allowed.first()
 
 
 def experiment_or_404(request: HttpRequest, experiment_id: int) -> Experiment:

@@ -20,6 +20,7 @@ from experiments.pages.access import experiment_or_404, person
 from experiments.pages.heatmap import heat_map
 from experiments.pages.rows import progress_of
 from experiments.selectors import count_runs, readable_experiments, trials_with_runs
+from experiments.shipped import example_of
 from labsite.accounts.models import Role
 from labsite.accounts.permissions import may_control, role_in
 from runners.document import FieldError
@@ -69,6 +70,7 @@ def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
         "may_control": mine,
         "is_open": experiment.state in EXPERIMENT_OPEN,
         "may_submit": role is not None and role >= Role.RESEARCHER,
+        "example": example_of(experiment.tags),
         "origin": readable_experiments(user).filter(clones=experiment.pk).first(),
         "clones": clones[:CLONES_SHOWN],
         "exports": EXPORTS,

@@ -138,6 +138,8 @@ PAGES: dict[str, dict[str, Rule]] = {
         "POST": change(SUBMIT | {"stranger": "no"}, {"document": "{document}", "project": "lab"}),
     },
     "experiments/new/check": {"POST": Rule(SIGNED_IN, {"document": "name: x"})},
+    "examples/": {"GET": Rule(SIGNED_IN)},
+    "examples/<slug:example>/run": {"POST": change(SUBMIT | {"stranger": "no"}, {"project": "lab"})},
     f"{EXPERIMENT}/": {"GET": Rule(MEMBER)},
     f"{EXPERIMENT}/results": {"GET": Rule(MEMBER)},
     f"{EXPERIMENT}/pause": {"POST": change(CONTROL)},

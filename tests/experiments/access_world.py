@@ -71,6 +71,9 @@ def build_world() -> World:
     modelled_chip = chip()
     node = ready_node("bench", project=project)
     Node.objects.filter(pk=node.pk).update(api_digest=digest_of("node_secret"))
+    # that an example runs on
+    chip("h100-sxm")
+    ready_node("modelled", kind="modelled", chip_id="h100-sxm")
     people = {
         "stranger": _person("stranger", elsewhere, Role.ADMIN),
         "viewer": _person("viewer", project, Role.VIEWER),
@@ -94,6 +97,7 @@ def build_world() -> World:
     values = {
         "experiment_id": experiment.pk, "run_id": run.pk, "webhook_id": webhook.pk, "token_id": token.pk,
         "sign_in_id": people["owner"].sign_ins.get().pk, "slug": node.slug, "action": "drain", "name": "tiny",
+        "example": "modelled",
         "chip_id": modelled_chip.chip_id, "kind": "requests", "form": "csv", "id": people["owner"].pk,
         "document": yaml.safe_dump(CHECK), "content_type_id": ContentType.objects.get_for_model(Experiment).pk,
     }  # fmt: skip

@@ -11,13 +11,13 @@ from django.test import Client
 from modelled_node import MODELLED, modelled_node, text_of
 
 from experiments.models import Experiment
-from experiments.pages.new import EXAMPLES
+from experiments.shipped import FOLDER
 from labsite.accounts.models import Role
 from runners.document import parse_text
 
 pytestmark = pytest.mark.django_db
 
-DEMO = (EXAMPLES / "demo.yaml").read_text()
+DEMO = (FOLDER / "demo.yaml").read_text()
 CHECK = "/experiments/new/check"
 
 
@@ -77,7 +77,7 @@ def test_a_field_that_the_form_does_not_have_is_a_fault_and_changes_nothing(brow
 
 def test_without_scripts_the_form_is_taken_into_the_text_and_shown_before_it_is_submitted(browser):
     modelled_node()
-    text = (EXAMPLES / "modelled.yaml").read_text()
+    text = (FOLDER / "modelled.yaml").read_text()
     form = {"document": text, "set:repeats": "4", "set:name": "Modelled: batching on an H100", "axis-add:": ""}
     for pressed in ({}, {"do": "apply"}):
         response = browser.post("/experiments/new/", form | pressed)
@@ -91,7 +91,7 @@ def test_without_scripts_the_form_is_taken_into_the_text_and_shown_before_it_is_
 
 def test_without_scripts_a_text_that_was_edited_is_not_overwritten_by_the_form_drawn_before(browser):
     modelled_node()
-    drawn = (EXAMPLES / "modelled.yaml").read_text()
+    drawn = (FOLDER / "modelled.yaml").read_text()
     shown = browser.post(CHECK, {"document": drawn})
     stale = {"set:name": control(shown, "set:name"), "set:repeats": control(shown, "set:repeats"), "drawn": drawn}
     edited = drawn.replace("batching", "my own batching", 1)

@@ -10,7 +10,7 @@ from django.test import Client
 from modelled_node import MODELLED, modelled_node, text_of
 
 from experiments.models import Experiment
-from experiments.pages.new import EXAMPLES
+from experiments.shipped import FOLDER
 from hardware.models import Node, NodeKind
 from labsite.accounts.models import Role
 
@@ -147,8 +147,8 @@ def test_changing_pages_need_a_post(browser, finished):
 
 
 def test_every_shipped_example_passes_its_own_check(browser):
-    assert sorted(EXAMPLES.glob("*.yaml"))
-    for path in EXAMPLES.glob("*.yaml"):
+    assert sorted(FOLDER.glob("*.yaml"))
+    for path in FOLDER.glob("*.yaml"):
         page = text_of(browser.post("/experiments/new/check", {"document": path.read_text()}))
         assert "unknown key" not in page
         assert "not yet supported" not in page

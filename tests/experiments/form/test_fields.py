@@ -12,7 +12,7 @@ from experiments.form.changes import TYPED, changes_for
 from experiments.form.fields import Field, Form, Group, draw_form
 from experiments.form.offer import Offer
 from experiments.form.rewrite import rewrite
-from experiments.pages.new import EXAMPLES
+from experiments.shipped import FOLDER
 from runners.document import FieldError, parse_text
 from runners.matrix import plan_experiment
 
@@ -39,7 +39,7 @@ workload:
 matrix:
   engine.weights: [bf16, fp8]
 """
-TEXTS = {name: (EXAMPLES / f"{name}.yaml").read_text() for name in ("demo", "modelled")} | {"a-system": SYSTEM}
+TEXTS = {name: (FOLDER / f"{name}.yaml").read_text() for name in ("demo", "modelled")} | {"a-system": SYSTEM}
 
 
 def field(form: Form, path: str) -> Field:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.form.rewrite import REMOVED, Change, apply, rewrite, write
-from experiments.pages.new import EXAMPLES
+from experiments.shipped import FOLDER
 from runners.document import SpecError, TextError, parse_text
 
 TEXT = """\
@@ -90,7 +90,7 @@ changes = st.builds(Change, paths, st.one_of(values, st.just(REMOVED)))
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from([TEXT, *(path.read_text() for path in EXAMPLES.glob("*.yaml"))]), st.lists(changes, max_size=3))
+@given(st.sampled_from([TEXT, *(path.read_text() for path in FOLDER.glob("*.yaml"))]), st.lists(changes, max_size=3))
 def test_the_text_always_says_what_the_changes_make_of_the_document(text, made):
     wanted = copy.deepcopy(parse_text(text))
     for change in made:
