@@ -11,10 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from runners.execution.errors import RunFailed
 from runners.execution.journal import Journal
 from runners.models import BadEntry, ModelEntry, ModelError, UnknownModel, fetch, get
+from runners.shapes import shape_hash
 from runners.spec import ModelRef
 
 TELL_EVERY_S = 0.5
@@ -41,6 +43,19 @@ async def have_model(model: ModelRef, models_dir: Path, journal: Journal) -> Pat
         stop.set()
         await asyncio.wait({fetching})
         fetching.exception()  # looked at, so that asyncio does not report it as forgotten
+
+
+def check_shape(model: ModelRef) -> ModelRef:
+    """The model of random weights itself, as there is no file to have. Raises RunFailed where it isn't what the run
+    was frozen with."""
+    if (found := shape_hash(model.shape)) != model.sha256:
+        raise RunFailed(f"{model.name} was frozen with SHA-256 {model.sha256}, its shape has {found}", retry=False)
+    return model
+
+
+def model_facts(model: ModelRef) -> dict[str, Any]:
+    """What a run says of the model that it ran."""
+    return {"name": model.name, "sha256": model.sha256, "random_weights": model.random_weights}
 
 
 def entry_of(model: ModelRef) -> ModelEntry:

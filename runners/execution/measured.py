@@ -16,12 +16,12 @@ import aiohttp
 from runners.events import Report, RequestRecord
 from runners.execution.child import Child
 from runners.execution.errors import RunFailed
-from runners.execution.having_model import have_model
+from runners.execution.having_model import check_shape, have_model, model_facts
 from runners.execution.journal import Journal
 from runners.execution.merge import SampleMerger, on_run_clock
 from runners.execution.server import ReadyServer, make_server, read_steps, wait_until_ready
 from runners.execution.watch import NodeWatch
-from runners.spec import RunSpec
+from runners.spec import ModelRef, RunSpec
 
 POLL_S = 0.25
 POLL_TIMEOUT_S = 10.0
@@ -31,15 +31,15 @@ NOTICE_DEATH_S = 1.0
 async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any]) -> Report:
     """Runs it and gives its Report; adds to `facts` as they become known. Raises RunFailed."""
     journal.status("starting", detail=f"model {spec.model.name}")
-    model_path = await have_model(spec.model, models_dir, journal)
-    facts["model"] = {"name": spec.model.name, "sha256": spec.model.sha256}
+    model = check_shape(spec.model) if spec.model.random_weights else await have_model(spec.model, models_dir, journal)
+    facts["model"] = model_facts(spec.model)
     journal.status("starting", detail="server")
-    async with make_server(spec.engine, model_path, journal) as server:
+    async with make_server(spec.engine, model, journal) as server:
         ready = await wait_until_ready(server)
         facts["engine"] = ready.facts
         journal.status("starting", detail="load")
         async with Child("client", "runners.load.client", [], journal, stdin=True) as client:
-            load = Load(spec, ready, model_path, client, journal)
+            load = Load(spec, ready, model, client, journal)
             return await _unless_it_dies(server, load.run(facts))
 
 
@@ -59,10 +59,12 @@ async def _unless_it_dies(server: Child, work: Coroutine[Any, Any, Report]) -> R
 class Load:
     """One load against a ready server, from the client's first line to its last."""
 
-    def __init__(self, spec: RunSpec, ready: ReadyServer, model_path: Path, client: Child, journal: Journal) -> None:
+    def __init__(
+        self, spec: RunSpec, ready: ReadyServer, model: Path | ModelRef, client: Child, journal: Journal
+    ) -> None:
         self._spec = spec
         self._ready = ready
-        self._model_path = model_path
+        self._model = model
         self._client = client
         self._journal = journal
         self._merger = SampleMerger()
@@ -94,9 +96,15 @@ class Load:
             "model": self._ready.model,
             "workload": spec.workload.model_dump(mode="json"),
             "seed": spec.seed,
-            "model_path": str(self._model_path),
+            **self._tokens(),
             "request_timeout_s": spec.time_limit_s,
         }
+
+    def _tokens(self) -> dict[str, Any]:
+        """Where prompts have their ids from."""
+        if isinstance(self._model, Path):
+            return {"model_path": str(self._model)}
+        return {"vocab_size": self._model.shape["vocab_size"]}
 
     async def _read_client(self) -> None:
         """Takes the client's lines until its last. Raises RunFailed where that doesn't come."""

@@ -15,7 +15,8 @@ from runners.events import KVBlocks, Step
 from runners.execution.child import Child
 from runners.execution.errors import RunFailed
 from runners.execution.journal import Journal
-from runners.spec import EngineSpec
+from runners.runtime.model_source import RandomModel
+from runners.spec import EngineSpec, ModelRef
 
 READY_WITHIN_S = 300.0
 STEPS_PER_PAGE = 5000
@@ -45,10 +46,12 @@ class StepPage:
     kv_blocks: KVBlocks | None
 
 
-def server_arguments(engine: EngineSpec, model_path: Path) -> list[str]:
-    """The command line of runners.runtime.server for an engine as the spec has it."""
+def server_arguments(engine: EngineSpec, model: Path | ModelRef) -> list[str]:
+    """The command line of runners.runtime.server for an engine as the spec has it; a ModelRef is one of random
+    weights."""
+    named = [str(model)] if isinstance(model, Path) else [model.name, "--shape", RandomModel(model.shape).to_json()]
     arguments = [
-        "--model", str(model_path), "--host", "127.0.0.1", "--port", "0", "--weights", engine.weights,
+        "--model", *named, "--host", "127.0.0.1", "--port", "0", "--weights", engine.weights,
         "--max-num-seqs", str(engine.max_num_seqs), "--max-num-batched-tokens", str(engine.max_num_batched_tokens),
         "--block-size", str(engine.block_size), "--max-waiting", str(MAX_WAITING), "--drain-s", "0.5",
     ]  # fmt: skip
@@ -61,8 +64,8 @@ def server_arguments(engine: EngineSpec, model_path: Path) -> list[str]:
     return arguments
 
 
-def make_server(engine: EngineSpec, model_path: Path, journal: Journal) -> Child:
-    return Child("server", "runners.runtime.server", server_arguments(engine, model_path), journal)
+def make_server(engine: EngineSpec, model: Path | ModelRef, journal: Journal) -> Child:
+    return Child("server", "runners.runtime.server", server_arguments(engine, model), journal)
 
 
 async def wait_until_ready(server: Child, within_s: float = READY_WITHIN_S) -> ReadyServer:

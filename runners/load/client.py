@@ -18,10 +18,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import aiohttp
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from runners.load.drive import LoadResult, drive
 from runners.load.http import Target
@@ -35,15 +36,25 @@ LINE = TypeAdapter(dict[str, Any])
 
 
 class ClientConfig(BaseModel):
-    """`model_path` is the file or folder whose tokenizer makes the prompts; `model` is the name the server knows."""
+    """`model_path` is the file or folder whose tokenizer makes the prompts; a model of `vocab_size` ids that has no
+    words has none. `model` is the name the server knows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     url: str = Field(pattern=r"^https?://")
     model: str
     workload: WorkloadSpec
     seed: int = Field(ge=0)
-    model_path: Path
+    model_path: Path | None = None
+    vocab_size: int | None = Field(default=None, ge=1)
     request_timeout_s: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def has_tokens(self) -> Self:
+        if (self.model_path is None) == (self.vocab_size is None):
+            raise ValueError("model_path, vocab_size: exactly one of them is needed")
+        if self.vocab_size is not None and self.workload.kind != "synthetic":
+            raise ValueError(f"workload.kind: {self.workload.kind} needs words; allowed with vocab_size: synthetic")
+        return self
 
 
 def to_json(line: dict[str, Any]) -> bytes:
@@ -80,6 +91,8 @@ class LineWriter:
 
 
 def make_prompts(config: ClientConfig) -> PromptSource:
+    if config.model_path is None:
+        return SyntheticPrompts(config.seed, np.arange(config.vocab_size or 0))
     tokenizer = Tokenizer.from_path(config.model_path)
     # Control tokens have no bytes; a prompt of random ids must not hold one.
     allowed = [token_id for token_id in range(tokenizer.vocab_size) if tokenizer.token_bytes(token_id)]

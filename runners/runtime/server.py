@@ -24,6 +24,7 @@ from aiohttp import web
 
 from runners import models
 from runners.runtime.model_file import ModelFileError
+from runners.runtime.model_source import ModelSource
 from runners.runtime.serving.api import build_app
 from runners.runtime.serving.chat_format import ChatFormat
 from runners.runtime.serving.engine_client import STOP_GRACE_S, EngineClient
@@ -97,7 +98,7 @@ class Server:
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
         self.drain_s = options.drain_s
-        name = model_name(options.model)
+        name = options.model if options.shape else model_name(options.model)
         metrics, steps = ServerMetrics(name), StepRing()
         engine = EngineClient(metrics, steps, options.max_in_flight)
         self.service = Service(
@@ -161,12 +162,12 @@ class Server:
     async def load(self) -> None:
         service = self.service
         service.phase = "fetching the model"
-        path = await asyncio.to_thread(fetch_model, self.options.model)
+        source = await self.find_model()
         service.phase = ENGINE_LOADS
-        config = self.options.engine_config(path)
+        config = self.options.engine_config(source)
         service.engine.start(config)
         try:
-            tokenizer, form = await asyncio.to_thread(self.load_tokenizer, path)
+            tokenizer, form = await asyncio.to_thread(self.load_tokenizer, source)
         except ModelFileError as error:
             raise StartError(str(error)) from error
         facts = await service.engine.ready
@@ -174,9 +175,14 @@ class Server:
         service.metrics.loaded(facts, config)
         service.phase = "ready"
 
-    def load_tokenizer(self, path: Path) -> tuple[Tokenizer, ChatFormat]:
+    async def find_model(self) -> ModelSource:
+        if self.options.shape is not None:
+            return self.options.shape
+        return await asyncio.to_thread(fetch_model, self.options.model)
+
+    def load_tokenizer(self, source: ModelSource) -> tuple[Tokenizer, ChatFormat]:
         """Raises ModelFileError."""
-        tokenizer = Tokenizer.from_path(path)
+        tokenizer = Tokenizer.from_source(source)
         return tokenizer, ChatFormat.of(tokenizer, self.options.tool_call_parser, self.options.reasoning_parser)
 
     def say_ready(self) -> None:

@@ -14,8 +14,10 @@ from typing import Any
 
 from runners.runtime.chat_template import ChatTemplates, TextError
 from runners.runtime.gguf_file import GGUFFile
+from runners.runtime.model_source import ModelSource, RandomModel
 from runners.runtime.tokenizer_folder import read_folder
 from runners.runtime.tokenizer_gguf import read_gguf
+from runners.runtime.tokenizer_ids import ids_alone
 from runners.runtime.tokenizer_parts import TokenizerParts
 
 __all__ = ["TextError", "Tokenizer"]
@@ -48,6 +50,13 @@ class Tokenizer:
         Raises ModelFileError if its vocabulary is absent or of a kind that can't be used.
         """
         return cls(read_folder(Path(path)) if Path(path).is_dir() else read_gguf(GGUFFile(path)))
+
+    @classmethod
+    def from_source(cls, source: ModelSource) -> Tokenizer:
+        """As `from_path`; of a model of random weights, which has ids alone."""
+        if isinstance(source, RandomModel):
+            return cls(ids_alone(source.config().vocab_size))
+        return cls.from_path(source)
 
     @property
     def has_chat_template(self) -> bool:

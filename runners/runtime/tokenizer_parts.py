@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from tokenizers import Tokenizer as Encoder
+from typing import Any, Protocol
 
 MAX_VOCAB = 1 << 22
 """Ids a vocabulary may have. The largest published ones have some 260 thousand."""
 
 UNBOUNDED_TOKEN_BYTES = 1 << 20
 """For `longest_token_bytes` where one token may stand for text of any length."""
+
+
+class Encoder(Protocol):
+    """What is asked of the tokenizers library; `encode` gives an object with `ids`."""
+
+    def encode(self, text: str, /, *, add_special_tokens: bool = True) -> Any: ...
+
+    def token_to_id(self, text: str, /) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)

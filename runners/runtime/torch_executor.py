@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence as Seq
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from runners.runtime.kernels.products_check import AttentionShape, choose_produc
 from runners.runtime.kernels.selfcheck import Choice, Weights, choose_kernels, is_batch_invariant
 from runners.runtime.loading.weights import open_model
 from runners.runtime.memory import available_bytes, kv_block_bytes, memory_need, refuse_what_does_not_fit
+from runners.runtime.model_source import ModelSource
 from runners.runtime.models.config import ModelConfig
 from runners.runtime.models.decoder import Decoder, StepInput
 from runners.runtime.sampling.outputs import read_outputs
@@ -113,7 +113,7 @@ def _by_length(batch: tuple[ScheduledSequence, ...]) -> list[ScheduledSequence]:
 
 
 def build(
-    model_path: Path | str,
+    source: ModelSource,
     *,
     weights: Weights = "bf16",
     block_size: int = 32,
@@ -122,16 +122,16 @@ def build(
     threads: int | None = None,
     kernels: Choice = "auto",
 ) -> TorchExecutor:
-    """Load a model (a GGUF file, or a folder in Hugging Face layout) and make it ready to run.
+    """Load a model (a GGUF file, a folder in Hugging Face layout, or a shape) and make it ready to run.
 
     `num_blocks` None takes KV_MEMORY_SHARE of the free memory. Sets the process's torch threads. Raises ModelFileError
-    for a file that can't be used, ModelDoesNotFit before anything is loaded, KernelsUnavailable for native kernels that
-    are wrong on this chip.
+    for a file that can't be used, UnsupportedShape for such a shape, ModelDoesNotFit before anything is loaded,
+    KernelsUnavailable for native kernels that are wrong on this chip.
     """
     if threads is not None:
         torch.set_num_threads(threads)
     use_bf16_products()
-    config, model_weights = open_model(model_path)
+    config, model_weights = open_model(source)
     length = min(max_model_len or config.max_model_len, config.max_model_len)
     with torch.inference_mode():
         kernel_set = choose_kernels(weights, kernels)

@@ -7,7 +7,7 @@ resolve(document's model)           the same of a typed shape, with its name and
 from runners.shapes.catalog import CATALOG, ShapeCatalogError, UnknownShape, get, load_shapes, names
 from runners.shapes.measurable import why_not_measurable
 from runners.shapes.record import LatentAttention, Mixture, Shape, ShapeRecord, SlidingWindow
-from runners.shapes.resolve import NamedShape, resolve
+from runners.shapes.resolve import NamedShape, resolve, shape_hash
 
 __all__ = [
     "CATALOG",
@@ -23,5 +23,6 @@ __all__ = [
     "load_shapes",
     "names",
     "resolve",
+    "shape_hash",
     "why_not_measurable",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +51,7 @@ class NamedShape:
 
     @property
     def sha256(self) -> str:
-        """Of the shape alone: what its random weights are drawn from."""
-        return _digest(self.shape)
+        return shape_hash(self.shape)
 
     def ref(self) -> ModelRef:
         return ModelRef(name=self.name, sha256=self.sha256, shape=self.shape, random_weights=True)
@@ -71,11 +71,12 @@ def resolve(model: str | ShapedModel) -> NamedShape:
         published = get(like).to_mapping()
         if {**mapping, "parameters": published["parameters"]} == published:
             return NamedShape(like, published)
-    return NamedShape(f"{like or PREFIX}-{_digest(mapping)[:HASH_DIGITS]}", mapping)
+    return NamedShape(f"{like or PREFIX}-{shape_hash(mapping)[:HASH_DIGITS]}", mapping)
 
 
-def _digest(shape: Flat) -> str:
-    return hashlib.sha256(json.dumps(shape, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def shape_hash(shape: Mapping[str, Any]) -> str:
+    """The SHA-256 of a flat shape: what its random weights are drawn from."""
+    return hashlib.sha256(json.dumps(dict(shape), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _filled(typed: ShapeSpec) -> Flat:

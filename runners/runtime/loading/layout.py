@@ -111,7 +111,7 @@ _GGUF_NEIGHBOURS = ("llama", "smollm3")
 
 def layout_of(file: GGUFFile | SafetensorsFolder, config: ModelConfig) -> Layout:
     """The layout of a file of this configuration."""
-    return _gguf_layout(config) if isinstance(file, GGUFFile) else _hf_layout(config, file)
+    return gguf_layout(config) if isinstance(file, GGUFFile) else _hf_layout(config, file)
 
 
 def check_tensors(file: GGUFFile | SafetensorsFolder, config: ModelConfig, layout: Layout) -> None:
@@ -202,7 +202,8 @@ def _hf_layout(config: ModelConfig, file: SafetensorsFolder) -> Layout:
     )
 
 
-def _gguf_layout(config: ModelConfig) -> Layout:
+def gguf_layout(config: ModelConfig) -> Layout:
+    """Experts in one tensor a layer; it needs no file to tell the names."""
     return Layout(
         embedding="token_embd.weight",
         head="output.weight",

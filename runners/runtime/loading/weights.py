@@ -7,23 +7,27 @@ shape of the tensors were checked with the headers (layout.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 
 from runners.runtime.loading.layout import Layout
+from runners.runtime.loading.random_weights import RandomWeights
 from runners.runtime.loading.read_config import read_config
+from runners.runtime.model_source import ModelSource, RandomModel
 from runners.runtime.models.config import ModelConfig
 from runners.runtime.models.weights import ExpertsWeights, GatedWeights, LayerWeights
 from runners.runtime.tensor_file import TensorFile, open_tensor_file
 
 
-def open_model(path: Path | str) -> tuple[ModelConfig, FileWeights]:
-    """Configuration and weights of a GGUF file or a folder in Hugging Face layout; reads no weight yet.
+def open_model(source: ModelSource) -> tuple[ModelConfig, FileWeights | RandomWeights]:
+    """Configuration and weights of a GGUF file, a folder in Hugging Face layout or a shape; reads no weight yet.
 
-    Raises ModelFileError naming the part that does not fit.
+    Raises ModelFileError naming the part that does not fit, UnsupportedShape.
     """
-    file = open_tensor_file(path)
+    if isinstance(source, RandomModel):
+        config = source.config()
+        return config, RandomWeights(config, source.seed)
+    file = open_tensor_file(source)
     config, layout = read_config(file)
     return config, FileWeights(file, config, layout)
 

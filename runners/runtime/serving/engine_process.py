@@ -18,8 +18,9 @@ from multiprocessing.connection import Connection, wait
 from runners.runtime import torch_executor
 from runners.runtime.admission import max_sequence_tokens
 from runners.runtime.engine import Engine, RequestRejected, StepOutput
+from runners.runtime.model_source import ModelSource, RandomModel
 from runners.runtime.sampling.grammar import StructureCompiler
-from runners.runtime.sampling.structure import StructureState
+from runners.runtime.sampling.structure import StructureError, StructureState
 from runners.runtime.scheduler import SchedulerConfig
 from runners.runtime.serving.messages import (
     Abort,
@@ -40,6 +41,7 @@ from runners.runtime.serving.messages import (
 from runners.runtime.serving.steps import step_values
 from runners.runtime.serving.structure_worker import Compiled, StructureWorker
 from runners.runtime.tokenizer import Tokenizer
+from runners.runtime.tokenizer_ids import NoWords
 
 PR_SET_PDEATHSIG = 1
 HOLDERS_EVERY_S = 0.2
@@ -152,7 +154,7 @@ class EngineLoop:
 def build_engine(config: EngineConfig, connection: Connection[Report, Command]) -> Engine:
     connection.send(Loading("loading weights"))
     executor = torch_executor.build(
-        config.model_path,
+        config.model,
         weights=config.weights,
         block_size=config.block_size,
         num_blocks=config.num_blocks,
@@ -172,12 +174,19 @@ def build_engine(config: EngineConfig, connection: Connection[Report, Command]) 
     return engine
 
 
+def vocabulary_of(source: ModelSource) -> Tokenizer:
+    """What structures are compiled for. Raises StructureError where the model has no words."""
+    if isinstance(source, RandomModel):
+        raise StructureError(str(NoWords()))
+    return Tokenizer.from_path(source)
+
+
 def serve(connection: Connection[Report, Command]) -> int:
     """The process's life; gives its exit status. The first thing on the socket is the EngineConfig."""
     try:
         config: EngineConfig = connection.recv()  # type: ignore[assignment]  # the only one of its kind
         engine = build_engine(config, connection)
-        compiler = StructureCompiler(lambda: Tokenizer.from_path(config.model_path), engine.executor.vocab_size)
+        compiler = StructureCompiler(lambda: vocabulary_of(config.model), engine.executor.vocab_size)
         EngineLoop(engine, connection, compiler).run()
     except (EOFError, ConnectionError):
         log.warning("the server is gone; the engine ends")

@@ -11,14 +11,15 @@ from typing import Any, Literal
 
 from runners.events import KVBlocks
 from runners.runtime.engine import EngineStats, RequestTiming
+from runners.runtime.model_source import ModelSource
 from runners.runtime.sequence import SamplingParams, TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """How to build the engine: the model file, the executor's options, the scheduler's."""
+    """How to build the engine: the model, the executor's options, the scheduler's."""
 
-    model_path: str
+    model: ModelSource
     weights: Literal["bf16", "int8"]
     block_size: int
     num_blocks: int | None

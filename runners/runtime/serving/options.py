@@ -5,20 +5,22 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
+from runners.runtime.model_source import ModelSource, RandomModel
 from runners.runtime.serving.chat_format import REASONING_PARSERS, TOOL_CALL_PARSERS, ReasoningParser, ToolCallParser
 from runners.runtime.serving.messages import EngineConfig
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """`model` is a registered name, or the path of a GGUF file or of a folder in Hugging Face layout. At most
-    `max_num_seqs + max_waiting` sequences are in flight. `drain_s` is how long an end on SIGTERM waits for them,
-    `keep_alive_s` how long a stream may be silent (0: for ever). None leaves the choice to the executor."""
+    """`model` is a registered name, or the path of a GGUF file or of a folder in Hugging Face layout; with a `shape`,
+    what that model of random weights is called. At most `max_num_seqs + max_waiting` sequences are in flight. `drain_s`
+    is how long an end on SIGTERM waits for them, `keep_alive_s` how long a stream may be silent (0: for ever). None
+    leaves the choice to the executor."""
 
     model: str
+    shape: RandomModel | None
     host: str
     port: int
     weights: Literal["bf16", "int8"]
@@ -41,9 +43,9 @@ class ServerOptions:
     def max_in_flight(self) -> int:
         return self.max_num_seqs + self.max_waiting
 
-    def engine_config(self, path: Path) -> EngineConfig:
+    def engine_config(self, source: ModelSource) -> EngineConfig:
         return EngineConfig(
-            model_path=str(path),
+            model=source,
             weights=self.weights,
             block_size=self.block_size,
             num_blocks=self.num_blocks,
@@ -72,6 +74,13 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _shape(text: str) -> RandomModel:
+    try:
+        return RandomModel.from_json(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}") from error
+
+
 def _seconds(text: str) -> float:
     try:
         seconds = float(text)
@@ -90,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--model", required=True, help="a registered model (fetched when absent), a GGUF file, a Hugging Face folder")
+    add("--shape", type=_shape, help="a shape as JSON: --model names it, its weights are drawn, it has no words")
     add("--host", default="127.0.0.1", help="address to listen on")
     add("--port", type=_port, default=8100, help="0 takes a free one; the ready line says which")
     add("--weights", choices=("bf16", "int8"), default="bf16", help="int8 is W8A8: quicker, at some quality")

@@ -19,6 +19,8 @@ from runners import models
 from runners.chips import load_catalog
 from runners.events import EVENT, AnyEvent, Log, Report, RequestRecord, Sample, Status, Step
 from runners.processes import ATTEMPT_MARK, marked_environment, marked_processes
+from runners.shapes import resolve
+from runners.spec import ShapedModel
 
 MODEL = models.get("smollm2-135m-instruct")
 Kind = TypeVar("Kind")
@@ -128,6 +130,26 @@ def test_a_measured_run_tells_its_whole_story(start: Callable[..., Run], sample_
         assert record.sent_s <= record.queued_s <= record.scheduled_first_s <= record.first_token_s
     assert report.facts["engine"] and report.facts["steps_dropped"] == 0
     assert left() == []
+
+
+def test_a_shape_is_measured_with_random_weights_and_no_file(start: Callable[..., Run], tmp_path: Path) -> None:
+    shape = {"layers": 2, "hidden_size": 64, "heads": 4, "kv_heads": 2, "vocab_size": 1000}
+    ref = resolve(ShapedModel.model_validate({"shape": shape})).ref()
+    document = spec(model=ref.model_dump(mode="json"), engine={"threads": 1, "weights": "int8"})
+    document["workload"] = {**document["workload"], "kind": "synthetic"}
+    run = start(document, models_dir=tmp_path / "none")
+    report = run.report()
+    assert report.outcome == "succeeded"
+    assert report.facts["model"] == {"name": ref.name, "sha256": ref.sha256, "random_weights": True}
+    records = run.of(RequestRecord)
+    assert len(records) == 8 and all(record.status == "ok" and record.output_tokens == 6 for record in records)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_shape_that_is_not_what_the_run_was_frozen_with_is_refused(start: Callable[..., Run]) -> None:
+    ref = resolve("llama-3-8b").ref().model_dump(mode="json")
+    report = start(spec(model={**ref, "sha256": "0" * 64})).report()
+    assert report.outcome == "failed" and "was frozen with SHA-256 000" in (report.error or "") and not report.retry
 
 
 def test_a_modelled_run_says_that_it_is_modelled_and_needs_no_torch(start: Callable[..., Run]) -> None:

@@ -233,6 +233,8 @@ def test_a_client_whose_reader_has_gone_ends_by_itself(
         ({"workload": {**SHORT, "num_requests": 0}}, "num_requests"),
         ({"speed": 3}, "speed"),
         ({"url": "ftp://here"}, "url"),
+        ({"vocab_size": 300}, "model_path, vocab_size"),
+        ({"model_path": None, "vocab_size": 300, "workload": {**SHORT, "kind": "text"}}, "workload.kind"),
     ],
 )
 def test_a_config_that_cant_be_used_is_named_on_stderr(
