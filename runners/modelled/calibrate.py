@@ -23,7 +23,7 @@ from runners.modelled.facts import ChipTable
 from runners.modelled.figures import fit_cases, log_ratios, predict_cases, replay_all
 from runners.modelled.floor import DataError, find_data_error
 from runners.modelled.model_shapes import ModelShapes
-from runners.modelled.rows import CannotPredict, Row, counts_as_accuracy, read_rows
+from runners.modelled.rows import CannotPredict, ResultsFileError, Row, counts_as_accuracy, read_rows
 
 FOLDS = 5
 BAND = (0.05, 0.95)
@@ -127,9 +127,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=OWN_FILE)
     options = parser.parse_args(arguments)
     reader = CaseReader(ChipTable.load(options.chips), ModelShapes.load(options.models))
-    text = options.results.read_bytes()
-    provenance = {"results": options.results.name, "sha256": hashlib.sha256(text).hexdigest()}
-    calibration, reading = calibrate(read_rows(options.results), reader, provenance)
+    try:
+        rows = read_rows(options.results)
+    except ResultsFileError as error:
+        parser.error(str(error))
+    digest = hashlib.sha256(options.results.read_bytes()).hexdigest()
+    calibration, reading = calibrate(rows, reader, {"results": options.results.name, "sha256": digest})
     options.out.write_text(calibration.to_json() + "\n", encoding="utf-8")
     print(format_errors(calibration.errors))
     print(json.dumps({"fitted": len(reading.cases), "data_errors": len(reading.data_errors)}))

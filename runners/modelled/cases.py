@@ -14,7 +14,8 @@ from runners.modelled.facts import ChipFacts, ChipFactsError, ChipTable
 from runners.modelled.formats import FormatError, NumberFormat, parse_format
 from runners.modelled.model_shapes import ModelShapes
 from runners.modelled.parallel import Layout, Parallel, ParallelError, read_parallelism
-from runners.modelled.rows import CannotPredict, Quantity, Row, engine_of, quantity_of, scenario_of
+from runners.modelled.row_units import unit_of
+from runners.modelled.rows import CannotPredict, Quantity, Row, check_row, engine_of, quantity_of, scenario_of, value_of
 from runners.modelled.shape import ModelShape, ShapeError
 from runners.modelled.work import Counts, Splitter, Work
 
@@ -102,6 +103,7 @@ class CaseReader:
             raise CannotPredict(str(error)) from error
 
     def _read(self, row: Row) -> Case:
+        check_row(row)
         chip = self._chips.get(row["chip_id"])
         shape = self._shapes.get(row.get("model_key"), row.get("params_total_B"), row.get("params_active_B"))
         weights = parse_format(row["precision"])
@@ -126,7 +128,7 @@ class CaseReader:
             splitter=splitter, prefill_splitter=prefill_splitter, load=load,
             decode=splitter.split(decode_counts(shape, load)), mixed=mixed,
             mixed_share=1.0 if prefills else 0.0 if plain else load.mixed_share,
-            scale=_scale(row, quantity, load, layout), value=row.get("value"),
+            scale=_scale(row, quantity, load, layout), value=value_of(row),
             family_key=f"{row['chip_id']}|{row.get('model_key')}|{weights.name}",
         )  # fmt: skip
 
@@ -216,20 +218,24 @@ def _load(row: Row, scenario: str, layout: Layout, splitter: Splitter, chip: Chi
 
 def _scale(row: Row, quantity: Quantity, load: Load, layout: Layout) -> float:
     """From a step's seconds to the row's figure, in its own unit."""
-    unit, metric, pool = row["unit"], row["metric"], layout.decode
+    unit, pool = unit_of(row, quantity), layout.decode
     one_by_one = pool.pp if row.get("concurrency_or_batch") == 1 else 1  # one sequence passes stage after stage
     if quantity in ("latency", "ttft"):
-        return (1e3 if "ms" in unit else 1.0) * one_by_one
+        return unit.factor * one_by_one
+    outputs = max(load.output_tokens, 1.0)
     if quantity == "energy":
-        return pool.chips / (load.batch * pool.dp * pool.replicas)
+        tokens = outputs if unit.of == "request" else 1.0
+        return unit.factor * tokens * pool.chips / (load.batch * pool.dp * pool.replicas)
     if quantity == "prefill":
         tokens = load.input_tokens * pool.dp * pool.replicas / one_by_one
-    elif "/user" in unit or metric == "decode_tokens_per_s":
+    elif unit.per == "user":
         tokens = 1.0 / one_by_one
     else:
         tokens = load.batch * pool.dp * pool.replicas / one_by_one
-    if metric.startswith("total_throughput") or "input+output" in unit:
-        tokens *= 1.0 + load.input_tokens / max(load.output_tokens, 1.0)
-    if "per_gpu" in metric or "/gpu" in unit:
+    if unit.of == "request":
+        tokens /= outputs
+    elif unit.with_prompt:
+        tokens *= 1.0 + load.input_tokens / outputs
+    if unit.per == "chip":
         tokens /= max(layout.chips, row.get("n_chips") or 1)
-    return tokens
+    return unit.factor * tokens

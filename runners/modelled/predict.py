@@ -31,27 +31,30 @@ class Prediction(TypedDict):
 
 
 def predict_rows(rows: Sequence[Row], reader: CaseReader, calibration: Calibration) -> list[Prediction]:
-    """One prediction per row, in the rows' order."""
-    cases: dict[str, Case] = {}
-    reasons: dict[str, str] = {}
-    for row in rows:
+    """One prediction per row, in the rows' order; rows of one id are each predicted by themselves."""
+    cases: dict[int, Case] = {}
+    reasons: dict[int, str] = {}
+    for place, row in enumerate(rows):
         try:
-            cases[row["id"]] = reader.read(row)
+            cases[place] = reader.read({**row, "id": str(place), "value": None})
         except CannotPredict as error:
-            reasons[row["id"]] = str(error)
+            reasons[place] = str(error)
     figures = predict_cases(list(cases.values()), calibration)
-    return [_prediction(row["id"], cases.get(row["id"]), figures, reasons, calibration) for row in rows]
+    return [
+        _prediction(row["id"], cases[place], figures[str(place)], calibration)
+        if place in cases
+        else _null(row["id"], reasons[place])
+        for place, row in enumerate(rows)
+    ]
 
 
-def _prediction(
-    row_id: str, case: Case | None, figures: dict[str, float], reasons: dict[str, str], calibration: Calibration
-) -> Prediction:
-    if case is None:
-        return Prediction(id=row_id, predicted=None, low=None, high=None, why_not=reasons[row_id])
-    value = figures[row_id]
+def _null(row_id: str, reason: str) -> Prediction:
+    return Prediction(id=row_id, predicted=None, low=None, high=None, why_not=reason)
+
+
+def _prediction(row_id: str, case: Case, value: float, calibration: Calibration) -> Prediction:
     if not math.isfinite(value):
-        reason = f"{case.chip.chip_id}: its record states no power"
-        return Prediction(id=row_id, predicted=None, low=None, high=None, why_not=reason)
+        return _null(row_id, f"{case.chip.chip_id}: its record states no power")
     error = calibration.error_of(case.quantity, case.engine, case.chip.family, case.precision)
     low, high = (value * math.exp(error.low), value * math.exp(error.high)) if error else (None, None)
     return Prediction(id=row_id, predicted=value, low=low, high=high, why_not=None)
@@ -65,8 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", default=None, help="JSON list of model shapes beside the project's own")
     parser.add_argument("--coefficients", type=Path, default=OWN_FILE)
     options = parser.parse_args(arguments)
-    reader = CaseReader(ChipTable.load(options.chips), ModelShapes.load(options.models))
-    predictions = predict_rows(read_rows(options.rows), reader, Calibration.load(options.coefficients))
+    try:
+        reader = CaseReader(ChipTable.load(options.chips), ModelShapes.load(options.models))
+        predictions = predict_rows(read_rows(options.rows), reader, Calibration.load(options.coefficients))
+    except (OSError, ValueError) as error:  # Each names its file and what is wrong in it.
+        parser.error(str(error))
     options.json.write_text(json.dumps(predictions, indent=1) + "\n", encoding="utf-8")
     missing = sum(item["predicted"] is None for item in predictions)
     print(f"{len(predictions) - missing} of {len(predictions)} rows predicted")

@@ -38,7 +38,11 @@ SCENARIOS = (
     ("open loop", "open loop"),
     ("req/s", "open loop"),
 )
-REQUIRED = ("id", "chip_id", "precision", "metric", "unit")
+REQUIRED = ("chip_id", "precision", "metric", "unit")
+TEXTS = ("engine", "scenario", "parallelism", "notes", "model_key")
+AMOUNTS = {"input_len": 4e6, "output_len": 4e6, "concurrency_or_batch": 1e6, "n_chips": 1e5,
+           "params_total_B": 1e6, "params_active_B": 1e6}  # fmt: skip
+"""Keys that hold an amount or null, and the most of each: more is a slip of the unit."""
 
 
 class CannotPredict(ValueError):
@@ -47,23 +51,61 @@ class CannotPredict(ValueError):
     retry = False
 
 
+class ResultsFileError(ValueError):
+    """The file holds no results at all, or a row that nothing can be said of; trying again would change nothing."""
+
+    retry = False
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Raises ValueError that names the file, the row and the key."""
-    rows = json.loads(path.read_text(encoding="utf-8"))
+    """The rows of a file, each with an id; what else is wrong with one is for `check_row` to say.
+
+    Raises ResultsFileError that names the file, the row and the key."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ResultsFileError(f"{path}: can't be read: {error.strerror}; allowed: a file of results") from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ResultsFileError(f"{path.name}: is not JSON: {error}; allowed: a JSON list of results") from error
     if not isinstance(rows, list):
-        raise ValueError(f"{path.name}: holds a {type(rows).__name__}; allowed: a list of results")
+        raise ResultsFileError(f"{path.name}: holds a {type(rows).__name__}; allowed: a list of results")
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise ValueError(f"{path.name}: row {number} is a {type(row).__name__}; allowed: an object")
-        missing = [key for key in REQUIRED if not isinstance(row.get(key), str)]
-        if missing:
-            raise ValueError(f"{path.name}: row {number}: {missing[0]} is {row.get(missing[0])!r}; allowed: a text")
+            raise ResultsFileError(f"{path.name}: row {number} is a {type(row).__name__}; allowed: an object")
+        if not isinstance(row.get("id"), str):
+            raise ResultsFileError(f"{path.name}: row {number}: id is {row.get('id')!r}; allowed: a text")
     return rows
+
+
+def check_row(row: Row) -> None:
+    """Raises CannotPredict for a key that is missing or holds what it can't."""
+    for key in REQUIRED:
+        if not isinstance(row.get(key), str):
+            raise CannotPredict(f"{key}: is {row.get(key)!r}; allowed: a text")
+    for key in TEXTS:
+        if not isinstance(row.get(key) or "", str):
+            raise CannotPredict(f"{key}: is {row[key]!r}; allowed: a text or null")
+    for key, most in AMOUNTS.items():
+        value = row.get(key)
+        if value is not None and not _is_amount(value, most):
+            raise CannotPredict(f"{key}: is {value!r}; allowed: a number above 0, at most {most:,.0f}, or null")
+
+
+def _is_amount(value: object, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
 
 
 def counts_as_accuracy(row: Row) -> bool:
     """Whether the row may be fitted or scored: a claim is plotted only."""
-    return row.get("split") != "claim_only" and bool(row.get("value"))
+    return row.get("split") != "claim_only" and row.get("value") is not None
+
+
+def value_of(row: Row) -> float | None:
+    """The row's own figure, null where it has none. Raises CannotPredict for one that is no figure."""
+    value = row.get("value")
+    if value is not None and not _is_amount(value, float("inf")):
+        raise CannotPredict(f"value: is {value!r}; allowed: a number above 0, or null")
+    return value
 
 
 def engine_of(name: str | None) -> str:

@@ -66,6 +66,31 @@ def test_rows_are_predicted_in_their_units_with_a_band_or_told_why_not(tmp_path:
     assert answers[-1]["predicted"] is None and "abacus-1" in answers[-1]["why_not"]
 
 
+def test_rows_of_one_id_are_each_predicted_by_themselves() -> None:
+    twins = [CHAT[0], CHAT[5] | {"id": CHAT[0]["id"]}]
+    first, second = predict.predict_rows(twins, READER, own_calibration())
+    assert first["id"] == second["id"] and second["predicted"] > 2 * first["predicted"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[[]]", '[{"metric": "ttft_ms"}]'])
+def test_a_file_without_results_ends_with_a_clear_error_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture, text: str
+) -> None:
+    rows, out = tmp_path / "rows.json", tmp_path / "out.json"
+    rows.write_text(text)
+    for program, wanted in ((predict, ["--rows", str(rows), "--json"]), (calibrate, ["--results", str(rows), "--out"])):
+        with pytest.raises(SystemExit) as ended:
+            program.main([*wanted, str(out)])
+        assert ended.value.code == 2 and "error: rows.json: " in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_what_a_row_is_worth_is_not_looked_at() -> None:
+    asked = [CHAT[0], CHAT[0] | {"value": 1e9}, CHAT[0] | {"value": "unknown"}]
+    answers = predict.predict_rows(asked, READER, own_calibration())
+    assert len({answer["predicted"] for answer in answers}) == 1
+
+
 def test_an_energy_of_a_chip_without_a_power_is_not_predicted() -> None:
     asked = [item | {"chip_id": "trainium1"} for item in POWER[:1]]
     (answer,) = predict.predict_rows(asked, READER, own_calibration())

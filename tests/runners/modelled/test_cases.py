@@ -12,7 +12,7 @@ from runners.modelled.cases import Case, CaseReader
 from runners.modelled.facts import ChipFactsError, ChipTable, family_of
 from runners.modelled.floor import find_data_error
 from runners.modelled.model_shapes import ModelShapes
-from runners.modelled.rows import CannotPredict, engine_of, quantity_of, read_rows
+from runners.modelled.rows import CannotPredict, ResultsFileError, engine_of, quantity_of, read_rows
 
 CHIPS = ChipTable.load("catalog")
 READER = CaseReader(CHIPS, ModelShapes.load())
@@ -69,6 +69,15 @@ def test_only_a_first_token_of_a_closed_loop_queues() -> None:
         ({"precision": "ternary"}, "precision: 'ternary'"),
         ({"metric": "mmlu"}, "metric: 'mmlu'"),
         ({"model_key": "nobody", "params_total_B": None}, "model_key: 'nobody'"),
+        ({"chip_id": None}, "chip_id: is None; allowed: a text"),
+        ({"unit": 7}, "unit: is 7; allowed: a text"),
+        ({"scenario": ["offline"]}, "scenario: is "),
+        ({"n_chips": "eight"}, "n_chips: is 'eight'; allowed: a number above 0"),
+        ({"input_len": -1}, "input_len: is -1; allowed: a number above 0"),
+        ({"output_len": 1e12}, "output_len: is 1000000000000"),
+        ({"concurrency_or_batch": float("nan")}, "concurrency_or_batch: is nan"),
+        ({"value": "fast"}, "value: is 'fast'"),
+        ({"value": 0}, "value: is 0; allowed: a number above 0"),
     ],
 )
 def test_a_row_that_nothing_can_be_said_of_is_told_why(fields: dict, reason: str) -> None:
@@ -76,12 +85,18 @@ def test_a_row_that_nothing_can_be_said_of_is_told_why(fields: dict, reason: str
         read(**fields)
 
 
-@pytest.mark.parametrize(("text", "message"), [("{}", "a list"), ("[1]", "row 0"), ('[{"id": "a"}]', "chip_id")])
+@pytest.mark.parametrize(("text", "message"), [("{}", "a list"), ("[1]", "row 0"), ('[{"chip_id": "a"}]', "row 0: id"),
+                                                ("", "not JSON"), ("{", "not JSON")])  # fmt: skip
 def test_a_file_of_other_things_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "rows.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=rf"rows\.json: .*{message}"):
+    with pytest.raises(ResultsFileError, match=rf"rows\.json: .*{message}"):
         read_rows(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ResultsFileError, match="nowhere\\.json: can't be read"):
+        read_rows(tmp_path / "nowhere.json")
 
 
 def test_engines_metrics_and_families_go_by_their_names() -> None:
