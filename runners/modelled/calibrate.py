@@ -136,8 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.out.write_text(calibration.to_json() + "\n", encoding="utf-8")
     print(format_errors(calibration.errors))
     print(json.dumps({"fitted": len(reading.cases), "data_errors": len(reading.data_errors)}))
-    for error in reading.data_errors:
-        print(error)
+    for wrong in reading.data_errors:
+        print(wrong)
 
 
 if __name__ == "__main__":

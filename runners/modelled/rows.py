@@ -43,6 +43,7 @@ TEXTS = ("engine", "scenario", "parallelism", "notes", "model_key")
 AMOUNTS = {"input_len": 4e6, "output_len": 4e6, "concurrency_or_batch": 1e6, "n_chips": 1e5,
            "params_total_B": 1e6, "params_active_B": 1e6}  # fmt: skip
 """Keys that hold an amount or null, and the most of each: more is a slip of the unit."""
+MAY_BE_ZERO = ("input_len", "output_len")
 
 
 class CannotPredict(ValueError):
@@ -87,8 +88,10 @@ def check_row(row: Row) -> None:
             raise CannotPredict(f"{key}: is {row[key]!r}; allowed: a text or null")
     for key, most in AMOUNTS.items():
         value = row.get(key)
-        if value is not None and not _is_amount(value, most):
-            raise CannotPredict(f"{key}: is {value!r}; allowed: a number above 0, at most {most:,.0f}, or null")
+        none = key in MAY_BE_ZERO and value == 0
+        if value is not None and not none and not _is_amount(value, most):
+            least = "from" if key in MAY_BE_ZERO else "above"
+            raise CannotPredict(f"{key}: is {value!r}; allowed: a number {least} 0, at most {most:,.0f}, or null")
 
 
 def _is_amount(value: object, most: float) -> bool:

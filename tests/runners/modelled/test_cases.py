@@ -73,7 +73,7 @@ def test_only_a_first_token_of_a_closed_loop_queues() -> None:
         ({"unit": 7}, "unit: is 7; allowed: a text"),
         ({"scenario": ["offline"]}, "scenario: is "),
         ({"n_chips": "eight"}, "n_chips: is 'eight'; allowed: a number above 0"),
-        ({"input_len": -1}, "input_len: is -1; allowed: a number above 0"),
+        ({"input_len": -1}, "input_len: is -1; allowed: a number from 0"),
         ({"output_len": 1e12}, "output_len: is 1000000000000"),
         ({"concurrency_or_batch": float("nan")}, "concurrency_or_batch: is nan"),
         ({"value": "fast"}, "value: is 'fast'"),
