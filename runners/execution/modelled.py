@@ -1,39 +1,41 @@
-"""A modelled run: the same scheduler and the same load, on a virtual clock, timed by the cost model of a chip."""
+"""A modelled run: the same scheduler and the same load, on a virtual clock, timed by the cost model of its chips."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import ValidationError
 
-from runners.chips import ChipRecord, NotModellable, record_for_run, refuse_architecture, run_facts
+from runners.chips import ChipRecord, NotModellable, record_for_run, run_facts
 from runners.events import Report
 from runners.execution.errors import RunFailed
 from runners.execution.journal import Journal
 from runners.load import virtual
-from runners.modelled.cost import CostModelError
-from runners.modelled.executor import build, build_engine
-from runners.modelled.fleet import one_engine
+from runners.modelled.fleet_build import build
+from runners.modelled.fleet_facts import system_facts
 from runners.modelled.shape import ShapeError
+from runners.modelled.step_model import CostModelError
+from runners.modelled.topology import plan_system
 from runners.spec import RunSpec
 
 
 def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> Report:
     """Runs it and gives its Report; adds to `facts`. Raises RunFailed: a model refuses the same thing every time."""
-    journal.status("starting", detail=f"cost model of {spec.chip_id}")
+    names = " and ".join(spec.placement.chips(spec.chip_id))
+    journal.status("starting", detail=f"cost model of {names}")
     if spec.chip is None:
         raise RunFailed("the run names no chip to model", retry=False)
     try:
-        chip = record_for_run(ChipRecord.model_validate(spec.chip), spec.allow_speculative)
-        refuse_architecture(chip, spec.model.shape)
-        executor = build(chip, spec.model.shape, spec.engine)
+        plan = plan_system(spec)
+        records = [record_for_run(ChipRecord.model_validate(data), spec.allow_speculative) for data in _records(spec)]
     except (ValidationError, NotModellable, CostModelError, ShapeError) as error:
-        raise RunFailed(f"{spec.chip_id} can't be modelled: {error}", retry=False) from error
-    facts.update(executor.facts())
-    facts.update(run_facts(chip))
+        raise RunFailed(f"{names} can't be modelled: {error}", retry=False) from error
+    system = build(plan, spec.engine)
     facts["model"] = {"name": spec.model.name, "sha256": spec.model.sha256}
-    system = one_engine(build_engine(executor, spec.engine), executor.clock)
     result = virtual.run(spec, system, journal.add_all)
+    facts.update(system_facts(plan, system))
+    facts.update(records_facts(records))
     return Report(
         outcome="succeeded",
         window_start_s=result.window_start_s,
@@ -42,3 +44,24 @@ def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> 
         facts=facts,
         modelled=True,
     )
+
+
+def records_facts(records: Iterable[ChipRecord]) -> dict[str, Any]:
+    """What a run reports of its chips' records: what the figures of the first are of, and the widest band of any
+    stand-ins."""
+    told = [run_facts(record) for record in records]
+    bands = [facts["speculative"] for facts in told if "speculative" in facts]
+    if not bands:
+        return told[0]
+    widest = {
+        "fields": [field for band in bands for field in band["fields"]],
+        "low_x": min(band["low_x"] for band in bands),
+        "high_x": max(band["high_x"] for band in bands),
+        "basis": "; ".join(band["basis"] for band in bands),
+    }
+    return told[0] | {"speculative": widest}
+
+
+def _records(spec: RunSpec) -> Iterable[dict[str, Any]]:
+    """Of the chips that it runs on."""
+    return (spec.chips or {spec.chip_id: spec.chip or {}}).values()

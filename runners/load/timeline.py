@@ -1,19 +1,23 @@
 """What a virtual run says, put in order: events are held back until no earlier one can come, then told together.
 
-With several engines one may be asked later than another what it did before; so what is told at once is sorted by time,
-then by engine, and steps get their numbers here. A client's own events come after those of all engines.
+An engine may be asked later than another, or than the client sends, what it did before; so what is told at once is
+sorted by time, then by engine, and steps of several engines get their numbers here. A client's own events come after
+those of all engines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
+from operator import itemgetter
 
 from runners.events import AnyEvent, Step
 from runners.load.system import Ended
 
 Sink = Callable[[Sequence[AnyEvent]], None]
 """Takes events in order."""
+
+_place = itemgetter(0, 1)
 
 
 class Timeline:
@@ -36,8 +40,7 @@ class Timeline:
 
     def tell(self, *then: AnyEvent) -> None:
         """Tell what is held, and `then` what comes after all of it."""
-        if self._num_engines > 1:
-            self._held.sort(key=lambda held: held[:2])
+        self._held.sort(key=_place)
         events = [event for _, _, event in self._held]
         self._held.clear()
         if self._num_engines > 1:

@@ -111,12 +111,12 @@ def build(
     return ModelledExecutor(cost, pool, engine.block_size, VirtualClock())
 
 
-def build_engine(executor: ModelledExecutor, engine: EngineSpec) -> Engine:
-    """The serving engine over it, scheduled as the spec says."""
+def build_engine(executor: ModelledExecutor, engine: EngineSpec, name: str | None = None) -> Engine:
+    """The serving engine over it, scheduled as the spec says; `name` tells it from others of its run."""
     config = SchedulerConfig(
         max_num_seqs=engine.max_num_seqs,
         max_num_batched_tokens=engine.max_num_batched_tokens,
         prefix_cache=engine.prefix_cache,
         chunked_prefill=engine.scheduler.chunked_prefill,
     )
-    return Engine(executor, config)
+    return Engine(executor, config, name=name)

@@ -1,55 +1,157 @@
-"""One engine in virtual time: the step it is in, and when that ends.
+"""One engine in virtual time: the steps it is in, and when they end.
 
-A step changes the engine when it begins and tells what it gave when it ends. The clock is the system's; nothing here
-moves it.
+A step changes the engine when it begins, and what it gave is told when it ends. Where the batch stays the same, several
+steps are timed at once, but each still changes the engine no later than somebody asks for what it changed: so whoever
+adds to the engine meanwhile cuts the rest off, and nothing comes out otherwise than step by step. The clock is the
+system's; nothing here moves it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
+from runners.events import Step
 from runners.load.system import Ended
 from runners.runtime.engine import Engine
-from runners.runtime.outputs import StepOutput
+from runners.runtime.outputs import StepOutput, TokenOutput
+from runners.runtime.steady import TimedStep
 
 
 class TimedEngine:
-    """An engine and what it is in the middle of. `number` is its place in the system."""
+    """An engine and what it is in the middle of. `number` is its place in the system; `num_promised_tokens` are of
+    requests that are on their way to it. With `coalesce` off every step is taken for itself."""
 
-    def __init__(self, number: int, engine: Engine) -> None:
+    def __init__(self, number: int, engine: Engine, coalesce: bool = True) -> None:
         self.number = number
         self.engine = engine
-        self._current: StepOutput | None = None
-        self._end_s = 0.0
+        self.num_promised_tokens = 0
+        self._coalesce = coalesce
+        self._current: _OneStep | _AlikeSteps | None = None
+
+    @property
+    def num_tokens_to_do(self) -> int:
+        return self.engine.num_tokens_to_do + self.num_promised_tokens
+
+    def count_prefix(self, prompt_ids: tuple[int, ...]) -> int:
+        """Tokens of a prompt that the engine's cache would spare it."""
+        return self.engine.count_prefix(prompt_ids)
 
     @property
     def next_event_s(self) -> float | None:
-        return None if self._current is None else self._end_s
+        return None if self._current is None else self._current.end_s
 
     def start(self, until_s: float) -> None:
-        """Begin a step, if none is going on and there is work."""
+        """Begin a step, if none is going on and there is work; or several alike that begin before `until_s`."""
         if self._current is not None or not self.engine.has_work:
             return
-        self._current = self.engine.step()
-        assert self._current is not None, "an engine with work steps"
-        self._end_s = self._current.step.start_s + self._current.step.duration_s
+        timed = self.engine.plan_steady(until_s) if self._coalesce else []
+        if timed:
+            self._current = _AlikeSteps(self.engine, timed)
+        else:
+            output = self.engine.step()
+            assert output is not None, "an engine with work steps"
+            self._current = _OneStep(output)
+
+    def catch_up(self, t_s: float) -> None:
+        """Let the engine be as the step leaves it that goes on at `t_s`."""
+        if self._current is not None:
+            self._current.take(t_s)
+
+    def cut(self, t_s: float) -> None:
+        """Let nothing more be settled than the step that goes on at `t_s`."""
+        if self._current is not None:
+            self._current.cut(t_s)
 
     def advance(self, t_s: float) -> Ended | None:
         """What came to its end by `t_s`."""
         current = self._current
-        if current is None or self._end_s > t_s:
+        if current is None or current.end_s > t_s:
             return None
         self._current = None
-        return ended_step(self.number, current, self._end_s)
+        return current.end(self.number)
 
     def look(self, t_s: float) -> Ended | None:
         """Steps that ended before `t_s`, within what comes to its end later, and were not told yet."""
-        return None
+        if self._current is None:
+            return None
+        self._current.take(t_s)
+        return self._current.tell(self.number, t_s)
 
 
-def ended_step(number: int, output: StepOutput, end_s: float) -> Ended:
-    tokens: dict[str, int] = {}
-    finished = []
-    for token in output.tokens:
-        tokens[token.request_id] = tokens.get(token.request_id, 0) + 1
-        if token.finish_reason is not None:
-            finished.append(token)
-    return Ended(number, (output.step,), (end_s,), tokens, finished)
+class _OneStep:
+    """A step for itself."""
+
+    def __init__(self, output: StepOutput) -> None:
+        self._output = output
+        self.end_s = output.step.start_s + output.step.duration_s
+
+    def take(self, t_s: float) -> None:
+        """It was taken when it began."""
+
+    def cut(self, t_s: float) -> None:
+        """Nothing follows it."""
+
+    def tell(self, number: int, t_s: float) -> None:
+        """It ends as a whole."""
+
+    def end(self, number: int) -> Ended:
+        tokens: dict[str, int] = {}
+        finished = []
+        for token in self._output.tokens:
+            tokens[token.request_id] = tokens.get(token.request_id, 0) + 1
+            if token.finish_reason is not None:
+                finished.append(token)
+        return Ended(number, (self._output.step,), (self.end_s,), tokens, finished)
+
+
+class _AlikeSteps:
+    """Steps of one batch, timed together. The engine has taken the first ones, and of those some were told."""
+
+    def __init__(self, engine: Engine, timed: list[TimedStep]) -> None:
+        self._engine = engine
+        self._timed = timed
+        self._starts_s = [start_s for start_s, _, _ in timed]
+        self._ends_s = [start_s + duration_s for start_s, duration_s, _ in timed]
+        self._taken: list[Step] = []
+        self._told = 0
+        self._tokens: dict[str, int] = {}
+        self._finished: tuple[TokenOutput, ...] = ()
+
+    @property
+    def end_s(self) -> float:
+        return self._ends_s[-1]
+
+    def take(self, t_s: float) -> None:
+        # One that would begin at `t_s` itself comes after whatever happens then; the first has begun already.
+        self._take(max(bisect_left(self._starts_s, t_s), 1))
+
+    def cut(self, t_s: float) -> None:
+        self.take(t_s)
+        num_taken = len(self._taken)
+        del self._timed[num_taken:], self._starts_s[num_taken:], self._ends_s[num_taken:]
+
+    def tell(self, number: int, t_s: float) -> Ended | None:
+        return self._tell(number, bisect_left(self._ends_s, t_s))
+
+    def end(self, number: int) -> Ended:
+        self._take(len(self._timed))
+        ended = self._tell(number, len(self._timed), self._finished)
+        assert ended is not None, "the last step is told when it ends"
+        return ended
+
+    def _take(self, upto: int) -> None:
+        num_taken = len(self._taken)
+        if upto <= num_taken:
+            return
+        output = self._engine.take_steady(self._timed[num_taken:upto])
+        assert len(output.steps) == upto - num_taken, "a modelled token never stops a sequence"
+        self._taken.extend(output.events(self._engine.numbers))
+        self._tokens = self._tokens or dict.fromkeys(output.tokens, 1)
+        self._finished = output.finished
+
+    def _tell(self, number: int, upto: int, finished: tuple[TokenOutput, ...] = ()) -> Ended | None:
+        first, self._told = self._told, max(upto, self._told)
+        if first == self._told:
+            return None
+        steps, ends_s = self._taken[first : self._told], self._ends_s[first : self._told]
+        return Ended(number, steps, ends_s, self._tokens, finished)
