@@ -21,9 +21,9 @@ class DoesNotFit(CostModelError):
     def __init__(
         self, chip_id: str, weight_bytes: int, kv_bytes: int, usable_bytes: int, tokens: int, *, field: str = "model"
     ) -> None:
+        cache = f" and {kv_bytes:,} bytes of KV cache for one sequence of {tokens:,} tokens" if tokens else ""
         super().__init__(
-            f"{chip_id}: {weight_bytes:,} bytes of weights and {kv_bytes:,} bytes of KV cache for one sequence of "
-            f"{tokens:,} tokens do not fit a chip",
+            f"{chip_id}: {weight_bytes:,} bytes of weights{cache} do not fit a chip",
             field=field,
             allowed=f"{usable_bytes:,} bytes ({USABLE_SHARE:.0%} of the chip's memory: the rest is for activations)",
         )
@@ -74,10 +74,7 @@ def plan_kv_pool(cost: Holder, block_size: int, max_num_seqs: int, longest: int 
     """
     shape, groups = cost.shape, cost.parallel.dp
     longest = shape.max_model_len if longest is None else longest
-    capacity = cost.chip.memory.capacity_bytes
-    if capacity is None:
-        raise CostModelError(f"{cost.chip.chip_id}: memory.capacity_bytes is null", allowed="a chip with one")
-    usable_bytes = int(capacity * USABLE_SHARE)
+    usable_bytes = _usable_bytes(cost.chip)
     free = max(usable_bytes - cost.resident_bytes, 0)
     fitting = int(free / (block_size * cost.kv_bytes_per_token)) if cost.kv_bytes_per_token else MOST_BLOCKS
     needed = -(-longest // block_size)
@@ -90,3 +87,16 @@ def plan_kv_pool(cost: Holder, block_size: int, max_num_seqs: int, longest: int 
     num_blocks = min(fitting * groups, max(most, needed * groups))
     return KvPool(num_blocks, block_size * kv_per_token, cost.resident_bytes, usable_bytes,
                   num_blocks // groups * block_size)  # fmt: skip
+
+
+def check_weights_fit(holder: Holder) -> None:
+    """For chips that hold no cache. Raises DoesNotFit, CostModelError when the memory is not known."""
+    usable_bytes = _usable_bytes(holder.chip)
+    if holder.resident_bytes > usable_bytes:
+        raise DoesNotFit(holder.chip.chip_id, holder.resident_bytes, 0, usable_bytes, 0)
+
+
+def _usable_bytes(chip: ChipRecord) -> int:
+    if chip.memory.capacity_bytes is None:
+        raise CostModelError(f"{chip.chip_id}: memory.capacity_bytes is null", allowed="a chip with one")
+    return int(chip.memory.capacity_bytes * USABLE_SHARE)

@@ -89,10 +89,11 @@ class ChipGroup:
         link: Link | None = None,
         stage_link: Link | None = None,
         micro_batches: int | None = None,
+        collectives: int = 2,
     ) -> None:
         """`chip` is the record of one of the chips. With an engine's `profile`, tuned to it. `link` joins the chips of
         a stage and `stage_link` the stages, where they are not the chip's own. `micro_batches` is into how many a step
-        is cut at most: None is one for each stage.
+        is cut at most: None is one for each stage; `collectives` how many follow in a layer, over chips that split it.
 
         Raises CostModelError when the chip has no units that compute in `weights`, or no known bandwidth."""
         try:
@@ -118,7 +119,7 @@ class ChipGroup:
         self.micro_batches = micro_batches or parallel.pp
         fmt = engine_format(weights)
         self.splitter = Splitter(shape, fmt, parallel, 8 * self.kv_element_bytes, unpacks=not self.native)
-        self._link, self._stage_link = link, stage_link
+        self._link, self._stage_link, self._collectives = link, stage_link, collectives
         link_bytes_per_s = link.bytes_per_s if link is not None else link_peaks(chip)[0]
         peaks = Peaks(self.chip_bytes_per_s, linear, attention, link_bytes_per_s)
         self.tuning = None if profile is None else tune(chip, fmt.name, peaks, profile)
@@ -138,6 +139,10 @@ class ChipGroup:
     @property
     def chip_ids(self) -> tuple[str, ...]:
         return (self.chip.chip_id,)
+
+    @property
+    def chips_by_id(self) -> dict[str, int]:
+        return {self.chip.chip_id: self.chips}
 
     @property
     def resident_bytes(self) -> int:
@@ -213,7 +218,8 @@ class ChipGroup:
             return kept
         tokens = num_tokens * share
         counts = Counts(tokens, num_sampled * share, sequences * share, 0.0, 0.0, num_tokens / batches)
-        work = replace(self.splitter.split(counts), hops=0.0)
+        work = self.splitter.split(counts)
+        work = replace(work, hops=0.0, reduces=work.reduces * self._collectives / 2)
         for moving_s, computing_s in weight_kernels(work, self._speeds):
             taken_s = soft_max(moving_s, computing_s, self._speeds.knee)
             if computing_s > moving_s:

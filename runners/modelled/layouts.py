@@ -9,7 +9,7 @@ pipeline, groups of a dense model, replicas and pools may lie further apart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from runners.chips import ChipRecord
 from runners.modelled.capacity import DoesNotFit
@@ -19,6 +19,7 @@ from runners.modelled.step_model import CostModelError
 from runners.spec import Layout
 
 Made = TypeVar("Made")
+Has = Literal["all", "attention", "ffn"]
 
 
 class TopologyError(CostModelError):
@@ -30,16 +31,13 @@ class TopologyError(CostModelError):
 
 class Cutter:
     """The rules for one model on chips of one kind, in one role. `path` is the document's path of the layout;
-    `joined` says that the link between the chips is stated, so that the domain of their own does not bind;
-    `experts_here` that the role has the experts, `heads_here` that it has attention."""
+    `joined` says that the link between the chips is stated, so that the domain of their own does not bind. `has` is
+    what of the model is on them."""
 
-    def __init__(
-        self, chip: ChipRecord, shape: ModelShape, path: str, joined: bool, *,
-        heads_here: bool = True, experts_here: bool = True,
-    ) -> None:  # fmt: skip
-        self.chip, self.shape, self.path, self.joined = chip, shape, path, joined
-        self.heads = shape.heads if heads_here else 0
-        self.experts = shape.experts if experts_here else 0
+    def __init__(self, chip: ChipRecord, shape: ModelShape, path: str, joined: bool, has: Has = "all") -> None:
+        self.chip, self.shape, self.path, self.joined, self.has = chip, shape, path, joined, has
+        self.heads = 0 if has == "ffn" else shape.heads
+        self.experts = 0 if has == "attention" else shape.experts
 
     def check(self, parallel: Parallel) -> None:
         """Raises TopologyError that names the figure at fault."""
@@ -81,7 +79,10 @@ class Cutter:
         )
 
     def speaking(self, parallel: Parallel) -> int:
-        """Chips that exchange activations in every layer."""
+        """Chips that exchange activations in every layer. Experts that get their tokens from elsewhere do so only with
+        chips that split the same ones."""
+        if self.has == "ffn":
+            return parallel.group // parallel.ep
         return parallel.group if self.experts else parallel.tp
 
     def settle(

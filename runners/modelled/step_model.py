@@ -5,7 +5,7 @@ Nothing here knows a chip or a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,6 +67,14 @@ class StepParts:
         if longest == self.compute_s:
             return "compute"
         return "link" if longest == self.link_s else "overhead"
+
+    def plus(self, other: StepParts) -> StepParts:
+        return StepParts(
+            self.compute_s + other.compute_s,
+            self.bandwidth_s + other.bandwidth_s,
+            self.link_s + other.link_s,
+            self.overhead_s + other.overhead_s,
+        )
 
     def times(self, factor: float) -> StepParts:
         return StepParts(
@@ -148,6 +156,8 @@ class StepModel(Protocol):
     def native(self) -> bool: ...
     @property
     def chip_ids(self) -> tuple[str, ...]: ...
+    @property
+    def chips_by_id(self) -> Mapping[str, int]: ...
     @property
     def chips(self) -> int: ...
     @property

@@ -9,120 +9,29 @@ without room a DoesNotFit with the bytes; a chip that can't compute the asked fo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal, TypeVar
 
 from runners.chips import ChipRecord, one_chip, record_for_run, refuse_architecture
-from runners.modelled.capacity import KvPool, plan_kv_pool
+from runners.modelled.capacity import KvPool, check_weights_fit, plan_kv_pool
+from runners.modelled.chip_group import ChipGroup
 from runners.modelled.cost import CostModel
 from runners.modelled.layouts import Cutter, TopologyError
 from runners.modelled.links import TRANSFER_SHARE, Link, find_link, is_stated
 from runners.modelled.parallel import Parallel
 from runners.modelled.profiles import ENGINE_PROFILES
 from runners.modelled.shape import ModelShape
+from runners.modelled.split import SplitCostModel, attention_half, ffn_half
 from runners.modelled.step_model import StepModel
+from runners.modelled.system_plan import BETWEEN, PoolPlan, Role, SystemPlan, Transfer
 from runners.precision import BYTES_PER_KV
-from runners.spec import EngineSpec, Layout, PlacementSpec, PoolSpec, RouterSpec, RunSpec
+from runners.spec import EngineSpec, Layout, PlacementSpec, PoolSpec, RunSpec
 from runners.spec.run import NodeLink
 
 __all__ = ["PoolPlan", "SystemPlan", "TopologyError", "Transfer", "plan_for", "plan_system"]
 
-Role = Literal["serve", "prefill", "decode"]
-
-
-@dataclass(frozen=True, slots=True)
-class PoolPlan:
-    """Engines that are all alike. `kv`, `idle_w` (null: not stated) and `chips_per_engine` are of one of them;
-    `max_model_len` is what a sequence may have at most, by the model and by the blocks."""
-
-    role: Role
-    engines: int
-    cost: StepModel
-    kv: KvPool
-    parallel: Parallel
-    chip_ids: tuple[str, ...]
-    chips_per_engine: int
-    idle_w: float | None
-    max_model_len: int
-
-    @property
-    def chips_of_engine(self) -> Mapping[str, int]:
-        """Chips of one engine by kind."""
-        return {self.chip_ids[0]: self.chips_per_engine}
-
-    def facts(self) -> dict[str, Any]:
-        parallel = self.parallel
-        return {
-            "role": self.role,
-            "engines": self.engines,
-            "chip": "+".join(self.chip_ids),
-            "chips_per_engine": self.chips_per_engine,
-            "parallel": {"tp": parallel.tp, "dp": parallel.dp, "pp": parallel.pp, "ep": parallel.ep},
-            "num_blocks": self.kv.num_blocks,
-            "kv_bytes": self.kv.num_blocks * self.kv.block_bytes,
-            "weight_bytes_per_chip": self.kv.weight_bytes,
-            "idle_w": self.idle_w,
-            "bytes_per_s": self.cost.bytes_per_s,
-            "flops_per_s": self.cost.flops_per_s,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """How KV cache gets from a prefill engine to a decode engine: `bytes_per_s` of one pair of engines. Streamed by
-    `layer`, what a layer leaves is sent while the next is computed; `whole`, all of it after the prompt."""
-
-    bytes_per_token: int
-    bytes_per_s: float
-    latency_s: float
-    layers: int
-    stream: Literal["layer", "whole"]
-    source: str
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "bytes_per_token": self.bytes_per_token, "bytes_per_s": self.bytes_per_s, "latency_s": self.latency_s,
-            "stream": self.stream, "source": self.source,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class SystemPlan:
-    """All engines of a run. `links` are what joins chips inside of engines, by what they join; `usd_per_hour` is the
-    sum of its chips' prices, null where one has none."""
-
-    pools: tuple[PoolPlan, ...]
-    transfer: Transfer | None
-    router: RouterSpec
-    chips: int
-    usd_per_hour: float | None
-    links: Mapping[str, Link] = field(default_factory=dict)
-
-    @property
-    def chip_counts(self) -> Mapping[str, int]:
-        """Chips of each kind over all pools."""
-        counts: Counter[str] = Counter()
-        for pool in self.pools:
-            counts.update({chip_id: number * pool.engines for chip_id, number in pool.chips_of_engine.items()})
-        return counts
-
-    @property
-    def text(self) -> str:
-        """In words, such as "prefill: 2 x 4 trainium3 (tp 4); decode: 1 x 1 wse3"."""
-        return "; ".join(_in_words(pool, alone=len(self.pools) == 1) for pool in self.pools)
-
-    def facts(self) -> dict[str, Any]:
-        """What a result says of its system."""
-        return {
-            "chips": self.chips,
-            "pools": [pool.facts() for pool in self.pools],
-            "link": self.transfer.facts() if self.transfer else None,
-            "links": {name: link.facts() for name, link in self.links.items()},
-            "router": self.router.policy,
-            "text": self.text,
-        }
+Group = TypeVar("Group", bound=ChipGroup)
 
 
 def plan_system(spec: RunSpec) -> SystemPlan:
@@ -164,6 +73,8 @@ def plan_for(
     kind = placement.disaggregate.kind
     if kind == "prefill_decode":
         plan = planner.plan_prefill_decode()
+    elif kind == "attention_ffn":
+        plan = planner.plan_attention_ffn()
     else:
         plan = planner.plan_serving(chip or next(iter(chips)))
     planner.check_offered(plan)
@@ -196,6 +107,50 @@ class _Planner:
         decode = self._counted_pool("decode", wanted.decode, f"{path}.decode")
         return self._system((prefill, decode), self._transfer(prefill, decode))
 
+    def plan_attention_ffn(self) -> SystemPlan:
+        wanted = self._placement.disaggregate
+        assert wanted.attention is not None and wanted.ffn is not None
+        attention = self._side("attention", wanted.attention, attention_half(self._shape))
+        ffn = self._side("ffn", wanted.ffn, ffn_half(self._shape))
+        kv = self._kv_pool(attention)
+        check_weights_fit(ffn)
+        between = find_link(attention.chip, ffn.chip, wanted.link, self._stated, within=False)
+        self._links[BETWEEN] = between
+        cost = SplitCostModel(self._shape, attention, ffn, between, wanted.micro_batches)
+        pool = replace(self._engine_pool("serve", cost, attention.parallel, kv), ffn=ffn.parallel)
+        return self._system((pool,), None)
+
+    def _side(self, has: Literal["attention", "ffn"], wanted: PoolSpec, half: ModelShape) -> ChipGroup:
+        """All chips of one side: as many groups of attention, or as wide a split of the rest, as `count` chips make."""
+        path = f"placement.disaggregate.{has}"
+        record = self._record(wanted.chip, path)
+        stated = is_stated(wanted.chip, self._placement.link, self._stated)
+        cutter = Cutter(record, self._shape, path, stated, has)
+        count = None if wanted.count == "auto" else wanted.count
+
+        def make(parallel: Parallel) -> ChipGroup:
+            shared = parallel.ep == parallel.group and has == "ffn"
+            group = self._group(ChipGroup, record, half, parallel, cutter,
+                                micro_batches=self._placement.disaggregate.micro_batches,
+                                collectives=0 if shared else 1)  # fmt: skip
+            if has == "attention":
+                self._kv_pool(group)
+            else:
+                check_weights_fit(group)
+            return group
+
+        parallel, group = cutter.settle(wanted, count, self._offered(wanted.chip), make)
+        if count is None or count == parallel.chips:
+            return group
+        times = count // parallel.chips
+        wider = (
+            replace(parallel, dp=parallel.dp * times)
+            if has == "attention"
+            else replace(parallel, tp=parallel.tp * times)
+        )
+        cutter.check(wider)
+        return make(wider)
+
     def check_offered(self, plan: SystemPlan) -> None:
         """Raises TopologyError where it takes more chips than are offered."""
         needed: dict[str, tuple[int, str]] = {}
@@ -209,6 +164,8 @@ class _Planner:
                 raise TopologyError(path, f"takes {number} x {chip_id}", f"{offered}, as many as the node offers")
 
     def _count_field(self, pool: PoolPlan) -> str:
+        if pool.ffn is not None:
+            return "placement.disaggregate"
         if pool.role != "serve":
             return f"placement.disaggregate.{pool.role}.count"
         return "placement.replicas" if pool.engines > 1 else "placement.tensor_parallel"
@@ -220,39 +177,43 @@ class _Planner:
 
     def _pool(self, role: Role, chip_id: str, layout: Layout, path: str, count: int | None) -> PoolPlan:
         """One engine of the role; how many there are is the caller's to say."""
-        record, asked = self._record(chip_id, path), self._placement.link
-        cutter = Cutter(record, self._shape, path, is_stated(chip_id, asked, self._stated))
-        offered = None if self._counts is None else self._counts.get(chip_id)
+        record = self._record(chip_id, path)
+        cutter = Cutter(record, self._shape, path, is_stated(chip_id, self._placement.link, self._stated))
 
         def make(parallel: Parallel) -> PoolPlan:
-            link = find_link(record, record, asked, self._stated, within=True)
-            stage_link = self._stage_link(record, cutter, parallel)
-            cost = CostModel(
-                record, self._shape, self._engine.weights, self._profile, parallel=parallel,
-                kv_cache=self._engine.kv_cache, link=link, stage_link=stage_link,
-            )  # fmt: skip
-            pool = self._engines(role, cost, parallel)
-            if parallel.chips > 1:
-                self._links[chip_id] = link
-            if stage_link != link and parallel.pp > 1:
-                self._links[f"stages of {chip_id}"] = stage_link
-            return pool
+            cost = self._group(CostModel, record, self._shape, parallel, cutter)
+            return self._engine_pool(role, cost, parallel, self._kv_pool(cost))
 
-        return cutter.settle(layout, count, offered, make)[1]
+        return cutter.settle(layout, count, self._offered(chip_id), make)[1]
 
-    def _stage_link(self, record: ChipRecord, cutter: Cutter, parallel: Parallel) -> Link:
-        """Stages that do not lie in one domain hand on over the network."""
-        domain = record.interconnect.domain_chips
+    def _offered(self, chip_id: str) -> int | None:
+        return None if self._counts is None else self._counts.get(chip_id)
+
+    def _group(
+        self, kind: type[Group], record: ChipRecord, shape: ModelShape, parallel: Parallel, cutter: Cutter, **cut: int
+    ) -> Group:
+        """Chips of one kind with that part of the model, over the links that join them. Stages that do not lie in one
+        domain hand on over the network."""
+        asked, chip_id, domain = self._placement.link, record.chip_id, record.interconnect.domain_chips
+        link = find_link(record, record, asked, self._stated, within=True)
         within = domain is None or cutter.joined or parallel.chips <= domain
-        return find_link(record, record, self._placement.link, self._stated, within)
-
-    def _engines(self, role: Role, cost: CostModel, parallel: Parallel) -> PoolPlan:
-        engine = self._engine
-        kv = plan_kv_pool(cost, engine.block_size, engine.max_num_seqs, self._longest)
-        return PoolPlan(
-            role, 1, cost, kv, parallel, cost.chip_ids, cost.chips, cost.idle_w,
-            min(self._shape.max_model_len, kv.max_sequence_tokens),
+        stage_link = find_link(record, record, asked, self._stated, within)
+        group = kind(
+            record, shape, self._engine.weights, self._profile, parallel=parallel, kv_cache=self._engine.kv_cache,
+            link=link, stage_link=stage_link, **cut,
         )  # fmt: skip
+        if parallel.chips > 1:
+            self._links[chip_id] = link
+        if stage_link != link and parallel.pp > 1:
+            self._links[f"stages of {chip_id}"] = stage_link
+        return group
+
+    def _kv_pool(self, group: ChipGroup) -> KvPool:
+        return plan_kv_pool(group, self._engine.block_size, self._engine.max_num_seqs, self._longest)
+
+    def _engine_pool(self, role: Role, cost: StepModel, parallel: Parallel, kv: KvPool) -> PoolPlan:
+        longest = min(self._shape.max_model_len, kv.max_sequence_tokens)
+        return PoolPlan(role, 1, cost, kv, parallel, cost.chip_ids, cost.chips, cost.idle_w, longest)
 
     def _record(self, chip_id: str, path: str) -> ChipRecord:
         found = self._records.get(chip_id)
@@ -286,13 +247,3 @@ class _Planner:
             pools, transfer, self._placement.router, sum(pool.engines * pool.chips_per_engine for pool in pools),
             sum(known) if len(known) == len(prices) else None, self._links,
         )  # fmt: skip
-
-
-def _in_words(pool: PoolPlan, alone: bool) -> str:
-    parallel, cuts = pool.parallel, []
-    for name in ("tp", "dp", "pp", "ep"):
-        if getattr(parallel, name) > 1:
-            cuts.append(f"{name} {getattr(parallel, name)}")
-    role = "" if alone else f"{pool.role}: "
-    layout = f" ({', '.join(cuts)})" if cuts else ""
-    return f"{role}{pool.engines} x {pool.chips_per_engine} {'+'.join(pool.chip_ids)}{layout}"
