@@ -5,6 +5,8 @@ a later hit until its room is needed, least recently used first). A published bl
 identity of the content before it, and its own tokens. Keys chain, so one key stands for a whole prefix; the
 dict that hashes a key also compares it, tokens and all, so a hash collision can't serve another prefix's KV.
 
+With tiers (tiers.py) what is evicted stays known a while longer, and can be loaded into a block again.
+
 The pool knows block numbers and tokens only: it neither touches KV memory nor decides who gets a block.
 """
 
@@ -13,10 +15,9 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain, groupby
 
-Tokens = tuple[int, ...]
-BlockKey = tuple[int, Tokens]
-"""Content id of the block before, and the block's own tokens."""
+from runners.runtime.tiers import BlockKey, Content, PrefixTier, TierLoad, TierStore, Tokens
 
 ROOT = 0
 """Content id of the empty prefix, the parent of every first block."""
@@ -27,11 +28,16 @@ class BlockAccountingError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
-    """What a published block holds. A `content_id` is never used again: an evicted parent matches nothing."""
+class PrefixMatch:
+    """Where the longest known prefix is: `hits` are blocks that hold its beginning, `below` the keys of what comes next
+    and is kept in tiers."""
 
-    content_id: int
-    key: BlockKey
+    hits: tuple[int, ...] = ()
+    below: tuple[BlockKey, ...] = ()
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.hits) + len(self.below)
 
 
 class BlockPool:
@@ -41,15 +47,16 @@ class BlockPool:
     lets the last block of a table go first. So every published block can be reached from the root.
     """
 
-    def __init__(self, num_blocks: int, block_size: int) -> None:
+    def __init__(self, num_blocks: int, block_size: int, tiers: tuple[PrefixTier, ...] = ()) -> None:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self._free = list(range(num_blocks - 1, -1, -1))
         self._references = [0] * num_blocks
-        self._content: list[_Content | None] = [None] * num_blocks
+        self._content: list[Content | None] = [None] * num_blocks
         self._published: dict[BlockKey, int] = {}
         self._evictable: OrderedDict[int, None] = OrderedDict()
         self._last_content_id = ROOT
+        self._tiers = TierStore(tiers) if tiers else None
 
     @property
     def num_free(self) -> int:
@@ -84,21 +91,56 @@ class BlockPool:
             parent = self._content_id(block)
         return tuple(hits)
 
+    def match_all(self, full_blocks: Iterable[Tokens]) -> PrefixMatch:
+        """`match`, and how the prefix goes on in the tiers. Without effect on either."""
+        if self._tiers is None:
+            return PrefixMatch(self.match(full_blocks))
+        chunks = tuple(full_blocks)
+        hits, below = self.match(chunks), []
+        parent = self._content_id(hits[-1]) if hits else ROOT
+        for tokens in chunks[len(hits) :]:
+            content = self._tiers.find((parent, tokens))
+            if content is None:
+                break
+            below.append(content.key)
+            parent = content.content_id
+        return PrefixMatch(hits, tuple(below))
+
+    def loads(self, below: tuple[BlockKey, ...]) -> tuple[TierLoad, ...]:
+        """Out of which tiers the tokens of `below` (from `match_all`) come, in order."""
+        if self._tiers is None:
+            return ()
+        names = groupby(map(self._tiers.name_of, below))
+        return tuple(TierLoad(name, sum(1 for _ in keys) * self.block_size) for name, keys in names)
+
     def has_room(self, count: int, shared: tuple[int, ...] = ()) -> bool:
         """Whether `allocate` would give what it is asked for."""
         revived = sum(not self._references[block] for block in shared)
         return count <= len(self._free) + len(self._evictable) - revived
 
-    def allocate(self, count: int, shared: tuple[int, ...] = ()) -> tuple[int, ...] | None:
+    def allocate(
+        self, count: int, shared: tuple[int, ...] = (), below: tuple[BlockKey, ...] = ()
+    ) -> tuple[int, ...] | None:
         """One more reference to each of `shared` (from `match`), followed by `count` empty blocks.
 
-        Free blocks go first, then the least recently used cached ones. None, without effect, if room lacks.
+        Free blocks go first, then the least recently used cached ones. None, without effect, if room lacks. The first
+        of the empty ones are for what is `below` (from `match_all`), which leaves its tier and is published here.
         """
         if not self.has_room(count, shared):
             return None
+        # Before anything is evicted into the tiers, and pushes out what is wanted.
+        loaded = self._take_below(below) if below else ()
         for block in shared:
             self._hold(block)
-        return shared + tuple(self._take_empty() for _ in range(count))
+        empty = tuple([self._take_empty() for _ in range(count)])
+        for block, content in zip(empty, loaded, strict=False):
+            self._content[block] = content
+            self._published[content.key] = block
+        return shared + empty
+
+    def allocate_one(self) -> int | None:
+        """An empty block; None, without effect, if there is none."""
+        return self._take_empty() if self._free or self._evictable else None
 
     def publish(self, block: int, parent: int | None, tokens: Tokens) -> int:
         """Offer a held, fully computed `block` to later prefixes; `parent` is the published block before it.
@@ -109,8 +151,8 @@ class BlockPool:
         key = (ROOT if parent is None else self._content_id(parent), tokens)
         twin = self._published.setdefault(key, block)
         if twin == block:
-            self._last_content_id += 1
-            self._content[block] = _Content(self._last_content_id, key)
+            # What a tier keeps of the same prefix stays what it is, so that what comes after it is still found.
+            self._content[block] = (self._tiers and self._tiers.take(key)) or self._new_content(key)
             return block
         self._hold(twin)
         self.release((block,))
@@ -146,7 +188,8 @@ class BlockPool:
             )
 
     def check_integrity(self, tables: Iterable[tuple[int, ...]]) -> None:
-        """`check_accounting`, and that the prefix cache names just the blocks that hold what it says."""
+        """`check_accounting`, that the prefix cache names just the blocks that hold what it says, and that tiers keep
+        what can be reached and is nowhere else."""
         self.check_accounting(tables)
         content_ids = {ROOT, *(content.content_id for content in self._content if content)}
         for key, block in self._published.items():
@@ -155,6 +198,30 @@ class BlockPool:
                 raise BlockAccountingError(f"the prefix cache names block {block} for what it does not hold")
         if len(self._published) != len(content_ids) - 1 or any(self._content[block] for block in self._free):
             raise BlockAccountingError("a block keeps content but is free, or unknown to the prefix cache")
+        if self._tiers is not None:
+            self._check_tiers(self._tiers, content_ids)
+
+    def _check_tiers(self, tiers: TierStore, content_ids: set[int]) -> None:
+        kept = list(chain.from_iterable(contents.items() for contents in tiers.contents))
+        known = content_ids | {content.content_id for _, content in kept}
+        if len(known) != len(content_ids) + len(kept) or any(key in self._published for key, _ in kept):
+            raise BlockAccountingError("a prefix is kept twice, in two tiers or in a tier and a block")
+        for key, content in kept:
+            if content.key != key or key[0] not in known:
+                raise BlockAccountingError(f"a tier keeps content {content.content_id}, which no prefix reaches")
+        for tier, contents in zip(tiers.tiers, tiers.contents, strict=True):
+            if len(contents) > tier.num_blocks:
+                raise BlockAccountingError(f"tier {tier.name} keeps {len(contents)} blocks, not {tier.num_blocks}")
+
+    def _take_below(self, below: tuple[BlockKey, ...]) -> list[Content]:
+        taken = [self._tiers.take(key) for key in below] if self._tiers is not None else []
+        if len(taken) != len(below) or None in taken:
+            raise BlockAccountingError("a prefix is to be loaded that no tier keeps")
+        return [content for content in taken if content is not None]
+
+    def _new_content(self, key: BlockKey) -> Content:
+        self._last_content_id += 1
+        return Content(self._last_content_id, key)
 
     def _content_id(self, block: int) -> int:
         content = self._content[block]
@@ -176,5 +243,7 @@ class BlockPool:
             self._content[block] = None
             if content is not None:
                 del self._published[content.key]
+                if self._tiers is not None:
+                    self._tiers.put(content)
         self._references[block] = 1
         return block

@@ -73,7 +73,7 @@ class Engine:
         self.name = name
         self.numbers = count(1) if numbers is None else numbers
         self._steady_executor = executor if isinstance(executor, SteadyExecutor) else None
-        self._pool = BlockPool(executor.num_blocks, executor.block_size)
+        self._pool = BlockPool(executor.num_blocks, executor.block_size, config.prefix_tiers)
         self._scheduler = Scheduler(config, self._pool)
         self._sequences: dict[str, Sequence] = {}
         self._max_sequence_tokens = max_sequence_tokens(executor)
@@ -279,6 +279,7 @@ class Engine:
             kv_used_slots=stats.kv_used_slots,
             preempted=plan.preempted,
             cached_tokens=plan.cached_tokens,
+            loaded_tokens=plan.loaded_tokens,
             draft_tokens=plan.draft_tokens,
             accepted_tokens=outputs.accepted_tokens,
             engine=self.name,
@@ -401,4 +402,5 @@ def _timing(sequence: Sequence, end_s: float) -> RequestTiming:
         cached_tokens=sequence.cached_tokens,
         draft_tokens=sequence.draft_tokens,
         accepted_tokens=sequence.accepted_tokens,
+        loaded=sequence.tier_hits,
     )

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from runners.events import Bound
 from runners.runtime.sampling.structure import Allowed
 from runners.runtime.sequence import PastTokens, SamplingParams, TokenLogprobs
+from runners.runtime.tiers import TierLoad
 
 
 @dataclass(slots=True)
@@ -25,7 +26,8 @@ class ScheduledSequence:
     `allowed` where a structure says which tokens may come. `num_scored` prompt logprobs are known already. Keys and
     values of the first `num_received_tokens` were computed elsewhere and must be in their blocks before the step; told
     once, when the sequence starts here. After `token_ids` the blocks have room for `num_draft_tokens` more, which the
-    executor may draft and verify in this step.
+    executor may draft and verify in this step. `loaded` says which tokens of its prefix come out of tiers, in order and
+    up to `start`, before the step; told once.
 
     A value that nobody changes. It is not frozen because one is made per sequence and step, and that takes twice as
     long for a frozen one.
@@ -43,6 +45,7 @@ class ScheduledSequence:
     num_scored: int = 0
     num_received_tokens: int = 0
     num_draft_tokens: int = 0
+    loaded: tuple[TierLoad, ...] = ()
 
     @property
     def scored_positions(self) -> range:

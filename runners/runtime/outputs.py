@@ -7,6 +7,7 @@ from typing import Literal
 
 from runners.events import Step
 from runners.runtime.sequence import TokenLogprobs
+from runners.runtime.tiers import TierLoad
 
 FinishReason = Literal["stop", "length"]
 
@@ -16,7 +17,7 @@ class RequestTiming:
     """The runtime's side of a finished request, as METRICS.md names it; times on the executor's clock.
 
     Of a request whose prompt was computed elsewhere, `queued_s` is when it came here, and `prefill_done_s` when its
-    first token did."""
+    first token did. `loaded` is what of `cached_tokens` came out of tiers."""
 
     queued_s: float
     scheduled_first_s: float | None
@@ -26,6 +27,7 @@ class RequestTiming:
     cached_tokens: int
     draft_tokens: int = 0
     accepted_tokens: int = 0
+    loaded: tuple[TierLoad, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ when it is admitted, so a prefill never stops half-way for want of them. A decod
 the last running sequence in order, perhaps itself: that one gives up its blocks, waits again in its old place
 and is recomputed later. A waiting sequence never preempts a running one, whatever its priority.
 
-A sequence may start with keys and values that were computed elsewhere: they take blocks here like all others, but no
-budget.
+A sequence may start with keys and values that were computed elsewhere, or that a tier below the prefix cache has kept:
+they take blocks here like all others, but no budget.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from runners.runtime.blocks import BlockPool
+from runners.runtime.blocks import BlockPool, PrefixMatch
 from runners.runtime.executor import ScheduledSequence
 from runners.runtime.sequence import SamplingParams, Sequence, SequenceState
+from runners.runtime.tiers import PrefixTier, TierLoad
 
 _ORDER = attrgetter("order")
 
@@ -35,13 +36,15 @@ _ORDER = attrgetter("order")
 class SchedulerConfig:
     """Limits of a step. Without `chunked_prefill` a prompt is computed in one step or waits; only a preempted
     sequence that has outgrown the budget is recomputed in chunks, since nothing else would let it go on.
-    `num_lookahead_tokens` is the most drafts that a decode may have verified beside its one token (as in vLLM)."""
+    `num_lookahead_tokens` is the most drafts that a decode may have verified beside its one token (as in vLLM).
+    `prefix_tiers` keep what the prefix cache drops, nearest first."""
 
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 2048
     prefix_cache: bool = True
     chunked_prefill: bool = True
     num_lookahead_tokens: int = 0
+    prefix_tiers: tuple[PrefixTier, ...] = ()
 
     def __post_init__(self) -> None:
         if self.max_num_seqs < 1:
@@ -61,6 +64,7 @@ class Schedule:
 
     A decode token follows an output token; all others are prefill, those recomputed after a preemption too.
     `cached_tokens` were skipped, as the prefix cache had them; what was received from elsewhere does not count as that.
+    Of those, `loaded_tokens` come out of its tiers.
     """
 
     budget: int
@@ -71,6 +75,7 @@ class Schedule:
     preempted: int = 0
     cached_tokens: int = 0
     draft_tokens: int = 0
+    loaded_tokens: int = 0
 
     def take(self, sequence: Sequence, num_scheduled_tokens: int, num_draft_tokens: int = 0) -> None:
         start = sequence.num_computed_tokens
@@ -97,6 +102,7 @@ class Schedule:
                 num_scored=len(sequence.prompt_logprobs),
                 num_received_tokens=sequence.num_received_tokens,
                 num_draft_tokens=num_draft_tokens,
+                loaded=sequence.loaded,
             )
         )
 
@@ -120,7 +126,7 @@ class Scheduler:
         insort(self.waiting, sequence, key=_ORDER)
 
     def remove(self, sequence: Sequence, state: SequenceState) -> None:
-        """Take a sequence out, finished or aborted. Its blocks are free at once, unless it is finished and keeps them."""
+        """Take a sequence out, finished or aborted, and free its blocks, but for those that a finished one keeps."""
         queue = self.running if sequence.state is SequenceState.RUNNING else self.waiting
         del queue[bisect_left(queue, sequence.order, key=_ORDER)]
         sequence.state = state
@@ -156,6 +162,7 @@ class Scheduler:
             if sequence.state is SequenceState.RUNNING:
                 sequence.num_computed_tokens = share.start + len(share.token_ids)
                 sequence.num_received_tokens = 0
+                sequence.loaded = ()
                 if self.config.prefix_cache:
                     self.publish_full_blocks(sequence)
 
@@ -212,15 +219,18 @@ class Scheduler:
     def _admit_waiting(self, plan: Schedule) -> None:
         while self.waiting and plan.budget and len(self.running) < self.config.max_num_seqs:
             sequence = self.waiting[0]
-            hits = self.pool.match(self._prefix_of(sequence))
-            known_tokens = self._known_tokens(sequence, hits)
+            match = self._match(sequence)
+            known_tokens = self._known_tokens(sequence, match)
             if not self._fits_budget(sequence, known_tokens, plan.budget):
                 return
-            table = self.pool.allocate(self.pool.blocks_for(sequence.num_tokens) - len(hits), shared=hits)
+            loaded = self.pool.loads(match.below)
+            needed = self.pool.blocks_for(sequence.num_tokens) - len(match.hits)
+            table = self.pool.allocate(needed, match.hits, match.below)
             if table is None:
                 return
             plan.cached_tokens += known_tokens - sequence.num_received_tokens
-            self._start(self.waiting.pop(0), table, len(hits), known_tokens)
+            plan.loaded_tokens += sum(load.num_tokens for load in loaded)
+            self._start(self.waiting.pop(0), table, match, loaded, known_tokens)
             plan.take(sequence, min(sequence.num_tokens - known_tokens, plan.budget))
 
     def may_admit_while_decoding(self) -> bool:
@@ -229,15 +239,20 @@ class Scheduler:
         if not self.waiting or not budget or len(self.running) >= self.config.max_num_seqs:
             return False
         sequence = self.waiting[0]
-        hits = self.pool.match(self._prefix_of(sequence))
-        if not self._fits_budget(sequence, self._known_tokens(sequence, hits), budget):
+        match = self._match(sequence)
+        if not self._fits_budget(sequence, self._known_tokens(sequence, match), budget):
             return self.config.prefix_cache
-        return self.pool.has_room(self.pool.blocks_for(sequence.num_tokens) - len(hits), hits)
+        return self.pool.has_room(self.pool.blocks_for(sequence.num_tokens) - len(match.hits), match.hits)
 
     def count_prefix(self, prompt_ids: tuple[int, ...]) -> int:
-        """How many tokens of such a prompt the prefix cache would spare now."""
-        sequence = Sequence("", prompt_ids, SamplingParams())
-        return len(self.pool.match(self._prefix_of(sequence))) * self.pool.block_size
+        """How many tokens of such a prompt the prefix cache and its tiers would spare now."""
+        return self._match(Sequence("", prompt_ids, SamplingParams())).num_blocks * self.pool.block_size
+
+    def _match(self, sequence: Sequence) -> PrefixMatch:
+        # What is received need not be loaded, though blocks that are here may be shared.
+        if sequence.num_received_tokens:
+            return PrefixMatch(self.pool.match(self._prefix_of(sequence)))
+        return self.pool.match_all(self._prefix_of(sequence))
 
     def _prefix_of(self, sequence: Sequence) -> Iterator[tuple[int, ...]]:
         """The full blocks of tokens that the prefix cache may spare the sequence."""
@@ -249,8 +264,8 @@ class Scheduler:
         last_start = (sequence.num_tokens - 1) // size * size
         return (sequence.tokens(start, start + size) for start in range(0, last_start, size))
 
-    def _known_tokens(self, sequence: Sequence, hits: tuple[int, ...]) -> int:
-        return max(len(hits) * self.pool.block_size, sequence.num_received_tokens)
+    def _known_tokens(self, sequence: Sequence, match: PrefixMatch) -> int:
+        return max(match.num_blocks * self.pool.block_size, sequence.num_received_tokens)
 
     def _fits_budget(self, sequence: Sequence, known_tokens: int, budget: int) -> bool:
         return sequence.num_tokens - known_tokens <= budget or self._may_chunk(sequence)
@@ -258,24 +273,33 @@ class Scheduler:
     def _may_chunk(self, sequence: Sequence) -> bool:
         return self.config.chunked_prefill or sequence.num_tokens > self.config.max_num_batched_tokens
 
-    def _start(self, sequence: Sequence, table: tuple[int, ...], num_hits: int, known_tokens: int) -> None:
+    def _start(
+        self,
+        sequence: Sequence,
+        table: tuple[int, ...],
+        match: PrefixMatch,
+        loaded: tuple[TierLoad, ...],
+        known_tokens: int,
+    ) -> None:
         if not sequence.preemptions:
             sequence.cached_tokens = known_tokens - sequence.num_received_tokens
+            sequence.tier_hits = loaded
+        sequence.loaded = loaded
         sequence.state = SequenceState.RUNNING
         sequence.block_table = table
         sequence.num_computed_tokens = known_tokens
-        sequence.num_published_blocks = num_hits
+        sequence.num_published_blocks = match.num_blocks
         insort(self.running, sequence, key=_ORDER)
 
     def _grow_table(self, sequence: Sequence, plan: Schedule) -> bool:
         """Make room for the sequence's next token, preempting if there is none; False if it went itself."""
         if len(sequence.block_table) * self.pool.block_size >= sequence.num_tokens:
             return True
-        while (block := self.pool.allocate(1)) is None:
+        while (block := self.pool.allocate_one()) is None:
             plan.preempted += 1
             if self._preempt_last() is sequence:
                 return False
-        sequence.block_table += block
+        sequence.block_table += (block,)
         return True
 
     def _preempt_last(self) -> Sequence:
@@ -290,6 +314,7 @@ class Scheduler:
         self.pool.release(sequence.block_table)
         sequence.block_table = ()
         sequence.num_computed_tokens = sequence.num_received_tokens = 0
+        sequence.loaded = ()
 
     def publish_full_blocks(self, sequence: Sequence) -> None:
         """Offer what the sequence has filled since the last time to the prefix cache."""

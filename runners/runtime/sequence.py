@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Literal
 
 from runners.runtime.sampling.structure import StructureState
+from runners.runtime.tiers import TierLoad
 
 
 class SequenceState(StrEnum):
@@ -120,7 +121,8 @@ class Sequence:
     its first admission found in the prefix cache, `num_published_blocks` its blocks offered to that cache.
     `structure` says where the output stands in the structure it must match. `prompt_logprobs`, where asked for, grows
     to one entry per prompt token but the first. `num_received_tokens` are those whose keys and values come from
-    elsewhere when it is admitted; a preemption loses them, so that they are computed here after it. With `keep_kv` its
+    elsewhere when it is admitted; a preemption loses them, so that they are computed here after it. `loaded` comes out
+    of tiers in its first step since then; `tier_hits` is what its first admission found there. With `keep_kv` its
     blocks outlast it.
     """
 
@@ -144,6 +146,8 @@ class Sequence:
     structure: StructureState | None = None
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     num_received_tokens: int = 0
+    loaded: tuple[TierLoad, ...] = ()
+    tier_hits: tuple[TierLoad, ...] = ()
     keep_kv: bool = False
     looks_back: bool = field(init=False)
 

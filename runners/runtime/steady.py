@@ -141,9 +141,9 @@ class SteadyBatch:
         """Take and publish blocks as the step does."""
         pool = self._pool
         for sequence in self._growing(number):
-            block = pool.allocate(1)
+            block = pool.allocate_one()
             assert block is not None, "time_steps saw room for it"
-            sequence.block_table += block
+            sequence.block_table += (block,)
             self._sum_blocks += 1
         if self._scheduler.config.prefix_cache:
             self._publish(number)

@@ -16,6 +16,8 @@ from steady_executor import VOCAB_SIZE, VirtualExecutor
 from runners.runtime.engine import Engine, StepOutput
 from runners.runtime.scheduler import SchedulerConfig
 from runners.runtime.sequence import ReceivedKV, SamplingParams
+from runners.runtime.steady import SteadyOutput
+from runners.runtime.tiers import PrefixTier
 
 PROMPT = (1, 2, 3, 4, 5)
 PARAMS = SamplingParams(max_tokens=20, ignore_eos=True)
@@ -32,10 +34,12 @@ class Request:
 
 @dataclass
 class Drive:
-    """One engine under one load, as a client in virtual time drives it."""
+    """One engine under one load, as a client in virtual time drives it. With `at_a_time`, steps are planned together
+    and taken so many at a time."""
 
     engine: Engine
     coalesce: bool
+    at_a_time: int | None = None
     outputs: list[StepOutput] = field(default_factory=list)
     runs: list[int] = field(default_factory=list)
 
@@ -60,18 +64,33 @@ class Drive:
     def take(self, until_s: float) -> None:
         executor = self.engine.executor
         assert isinstance(executor, VirtualExecutor)
-        run = self.engine.run_steady(until_s) if self.coalesce else None
-        if run is None:
+        runs = self.run_steady(until_s) if self.coalesce else []
+        outputs = []
+        for run in runs:
+            taken = list(run.outputs(self.engine.numbers))
+            assert run.times_s() == [out.step.start_s + out.step.duration_s for out in taken]
+            self.runs.append(len(taken))
+            outputs.extend(taken)
+        if not runs:
             output = self.engine.step()
             assert output is not None
-            outputs = [output]
-        else:
-            outputs = list(run.outputs(self.engine.numbers))
-            assert run.times_s() == [out.step.start_s + out.step.duration_s for out in outputs]
-            self.runs.append(len(outputs))
+            outputs.append(output)
         executor.now_s = outputs[-1].step.start_s + outputs[-1].step.duration_s
         self.outputs.extend(outputs)
         self.engine.check_integrity()
+
+    def run_steady(self, until_s: float) -> list[SteadyOutput]:
+        if self.at_a_time is None:
+            run = self.engine.run_steady(until_s)
+            return [] if run is None else [run]
+        timed, runs = self.engine.plan_steady(until_s), []
+        for place in range(0, len(timed), self.at_a_time):
+            part = timed[place : place + self.at_a_time]
+            runs.append(self.engine.take_steady(part))
+            self.engine.check_integrity()
+            if runs[-1].finished:
+                break
+        return runs
 
 
 def make_drive(coalesce: bool, num_blocks: int = 64, block_size: int = 4, **config: Any) -> Drive:
@@ -88,6 +107,7 @@ def pool_state(engine: Engine) -> tuple[Any, ...]:
         pool._published,
         list(pool._evictable),
         pool._last_content_id,
+        [list(contents) for contents in pool._tiers.contents] if pool._tiers is not None else [],
         [(seq.request_id, seq.block_table, seq.num_computed_tokens) for seq in engine._scheduler.running],
         [seq.request_id for seq in engine._scheduler.waiting],
     )
@@ -110,6 +130,18 @@ def test_one_request_is_a_prefill_and_one_run() -> None:
     assert drive.runs == [19]
     assert drive.outputs[-1].tokens[0].finish_reason == "length"
     assert drive.engine.step() is None and drive.engine.run_steady() is None
+
+
+def test_planned_steps_change_nothing_until_they_are_taken() -> None:
+    engine = make_drive(True).engine
+    engine.add("a", PROMPT, PARAMS)
+    engine.step()
+    before = pool_state(engine)
+    timed = engine.plan_steady()
+    assert len(timed) == 19 and pool_state(engine) == before and engine.num_tokens_to_do == 20
+    assert len(engine.take_steady(timed[:7]).steps) == 7 and engine.num_tokens_to_do == 13
+    rest = engine.take_steady(timed[7:])
+    assert len(rest.steps) == 12 and rest.finished and not engine.has_work
 
 
 def test_a_run_ends_with_the_first_sequence_that_ends_and_the_next_begins_at_once() -> None:
@@ -221,6 +253,7 @@ def loads(draw: st.DrawFn) -> tuple[list[Request], dict[str, Any]]:
         "max_num_batched_tokens": draw(st.integers(max_num_seqs, max_num_seqs + 12)),
         "prefix_cache": draw(st.booleans()),
         "chunked_prefill": draw(st.booleans()),
+        "prefix_tiers": draw(st.sampled_from([(), (), (PrefixTier("host", 2), PrefixTier("remote", 3))])),
     }
     longest = slots if config["chunked_prefill"] else min(slots, config["max_num_batched_tokens"])
     answer = VirtualExecutor(1, 1).decode_tokens(SamplingParams(), 0, slots)
@@ -257,6 +290,10 @@ def test_whatever_the_load_steps_taken_together_are_those_taken_one_by_one(
 ) -> None:
     requests, config = load
     drive = drive_both(requests, ticks_s, **config)
+    parts = make_drive(True, **config)
+    parts.at_a_time = 2
+    parts.serve(requests, ticks_s)
+    assert parts.outputs == drive.outputs and pool_state(parts.engine) == pool_state(drive.engine)
     steps = [output.step for output in drive.outputs]
     event(f"preempted: {any(step.preempted for step in steps)}, hits: {any(step.cached_tokens for step in steps)}")
     event(f"steps in runs: {sum(drive.runs) * 4 // len(steps)} / 4, waiting: {any(step.waiting for step in steps)}")
