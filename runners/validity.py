@@ -157,9 +157,12 @@ def _clock_skew(e: Evidence) -> Iterator[Reason]:
 def _cache_contaminated(e: Evidence) -> Iterator[Reason]:
     known = [record for record in e.measured if record.cached_tokens is not None and record.input_tokens]
     total = sum(record.input_tokens or 0 for record in known)
-    share = sum(record.cached_tokens or 0 for record in known) / total if total else 0.0
+    shared = e.spec.workload.shared_prefix
+    meant = shared.prefix_tokens if shared else 0
+    share = sum(max((record.cached_tokens or 0) - meant, 0) for record in known) / total if total else 0.0
     if share > THRESHOLDS["cache_contaminated"]:
-        message = f"{share:.1%} of input tokens came from the prefix cache, though no prefix is shared on purpose"
+        beyond = "beyond the prefixes that are" if meant else "though no prefix is"
+        message = f"{share:.1%} of input tokens came from the prefix cache, {beyond} shared on purpose"
         yield _broken("cache_contaminated", share, message)
 
 

@@ -67,7 +67,7 @@ class RequestPlan:
             number=number,
             phase=phase,
             request_id=f"{phase}-{number}",
-            prompt_ids=self._prompts.prompt(number, input_tokens),
+            prompt_ids=self._shared_prefix(number) + self._prompts.prompt(number, input_tokens),
             params=SamplingParams(
                 max_tokens=output_tokens,
                 min_tokens=output_tokens if sampling.ignore_eos else 0,
@@ -78,3 +78,11 @@ class RequestPlan:
                 ignore_eos=sampling.ignore_eos,
             ),
         )
+
+    def _shared_prefix(self, number: int) -> tuple[int, ...]:
+        """What the prompt begins with; its group is drawn for the request alone."""
+        shared = self.workload.shared_prefix
+        if shared is None:
+            return ()
+        group = int(random_stream(self._seed, Stream.PREFIX_GROUP, number).integers(shared.groups))
+        return self._prompts.prefix(group, shared.prefix_tokens)

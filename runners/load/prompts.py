@@ -1,12 +1,13 @@
 """What a prompt says, as token ids of an exact length.
 
 No two prompts of a run begin with the same KV block by accident, warm-up and measured alike: otherwise the prefix
-cache would give figures that the workload does not have.
+cache would give figures that the workload does not have. Prefixes that prompts are to share are made apart, and no two
+of those begin alike either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,10 +16,16 @@ from runners.load.seeds import Stream, random_stream
 
 SMALLEST_BLOCK = 8
 
+Ids = tuple[int, ...]
+
 
 class PromptSource(Protocol):
-    def prompt(self, number: int, length: int) -> tuple[int, ...]:
+    def prompt(self, number: int, length: int) -> Ids:
         """`length` token ids of the run's request `number` (warm-up first, from 0)."""
+        ...
+
+    def prefix(self, group: int, length: int) -> Ids:
+        """`length` token ids with which every prompt of a group begins."""
         ...
 
 
@@ -31,8 +38,14 @@ class SyntheticPrompts:
         if not self._allowed.size:
             raise ValueError("allowed_ids: empty; allowed: at least one token id")
 
-    def prompt(self, number: int, length: int) -> tuple[int, ...]:
-        rng = random_stream(self._seed, Stream.PROMPT, number)
+    def prompt(self, number: int, length: int) -> Ids:
+        return self._draw(Stream.PROMPT, number, length)
+
+    def prefix(self, group: int, length: int) -> Ids:
+        return self._draw(Stream.PREFIX, group, length)
+
+    def _draw(self, stream: Stream, number: int, length: int) -> Ids:
+        rng = random_stream(self._seed, stream, number)
         return tuple(self._allowed[rng.integers(0, self._allowed.size, length)].tolist())
 
 
@@ -49,16 +62,24 @@ class TextPrompts:
         if self._text.size < SMALLEST_BLOCK:
             raise ValueError(f"text_ids: {self._text.size} tokens; allowed: at least {SMALLEST_BLOCK}")
         self._fill = SyntheticPrompts(seed, allowed_ids)
-        self._starts = random_stream(seed, Stream.TEXT_ORDER).permutation(_distinct_starts(self._text))
+        starts = _distinct_starts(self._text)
+        self._prompt_starts = random_stream(seed, Stream.TEXT_ORDER).permutation(starts)
+        self._prefix_starts = random_stream(seed, Stream.PREFIX_ORDER).permutation(starts)
 
-    def prompt(self, number: int, length: int) -> tuple[int, ...]:
-        round_number, place = divmod(number, len(self._starts))
-        positions = np.arange(self._starts[place], self._starts[place] + length) % self._text.size
+    def prompt(self, number: int, length: int) -> Ids:
+        return self._cut(self._prompt_starts, number, length, self._fill.prompt)
+
+    def prefix(self, group: int, length: int) -> Ids:
+        return self._cut(self._prefix_starts, group, length, self._fill.prefix)
+
+    def _cut(self, starts: np.ndarray, number: int, length: int, fill: Callable[[int, int], Ids]) -> Ids:
+        round_number, place = divmod(number, len(starts))
+        positions = np.arange(starts[place], starts[place] + length) % self._text.size
         ids = tuple(self._text[positions].tolist())
         if not round_number:
             return ids
         fresh = min(SMALLEST_BLOCK, length)
-        return self._fill.prompt(number, fresh) + ids[fresh:]
+        return fill(number, fresh) + ids[fresh:]
 
 
 def _distinct_starts(text: np.ndarray) -> np.ndarray:

@@ -21,6 +21,9 @@ class Stream(IntEnum):
     SAMPLING = 5
     WARMUP_ARRIVALS = 6
     TEXT_ORDER = 7
+    PREFIX_GROUP = 8
+    PREFIX = 9
+    PREFIX_ORDER = 10
 
 
 def random_stream(seed: int, stream: Stream, index: int = 0) -> np.random.Generator:

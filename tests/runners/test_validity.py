@@ -79,6 +79,13 @@ def test_cached_tokens_that_nothing_shares_on_purpose():
     assert codes(changed(0.2, cached_tokens=8)) == {"cache_contaminated"}
 
 
+def test_a_prefix_that_is_shared_on_purpose_contaminates_nothing_but_what_lies_beyond_it():
+    workload = make_spec().workload.model_dump() | {"shared_prefix": {"groups": 2, "prefix_tokens": 8}}
+    spec = make_spec(workload=workload)
+    assert codes(changed(1.0, cached_tokens=8), spec=spec) == set()
+    assert codes(changed(1.0, cached_tokens=10), spec=spec) == {"cache_contaminated"}
+
+
 @pytest.mark.parametrize(("fact", "code"), [("foreign_cpu_share", "node_shared"), ("throttled_share", "throttled")])
 def test_facts_of_the_node_break_their_thresholds(fact, code):
     assert codes(facts={fact: THRESHOLDS[code] * 1.1}) == {code}

@@ -67,3 +67,23 @@ def test_warm_up_and_measured_arrive_by_schedules_of_their_own() -> None:
     assert warmup is not None and measured is not None
     assert list(itertools.islice(warmup, 5)) != list(itertools.islice(measured, 5))
     assert plan().arrivals("measured") is None
+
+
+def test_a_shared_prefix_stands_before_each_prompts_own_tokens() -> None:
+    alone, sharing = plan(), plan(shared_prefix={"groups": 2, "prefix_tokens": 30})
+    heads = set()
+    for own, request in zip(all_requests(alone), all_requests(sharing), strict=True):
+        assert request.prompt_ids[30:] == own.prompt_ids and request.params == own.params
+        heads.add(request.prompt_ids[:30])
+    assert len(heads) == 2
+
+
+def test_prefixes_depend_on_the_seed_and_a_requests_group_on_its_number_alone() -> None:
+    shared = {"groups": 5, "prefix_tokens": 16}
+    few, many = plan(shared_prefix=shared), plan(shared_prefix=shared, num_requests=40, warmup={"num_requests": 0})
+    by_number = {request.number: request.prompt_ids[:16] for request in all_requests(many)}
+    assert all(by_number[request.number] == request.prompt_ids[:16] for request in all_requests(few))
+    assert len(set(by_number.values())) == 5
+    assert {request.prompt_ids[:16] for request in all_requests(plan(2, shared_prefix=shared))}.isdisjoint(
+        by_number.values()
+    )

@@ -46,6 +46,16 @@ def test_no_two_prompts_of_a_run_begin_with_the_same_block(source, seed: int) ->
 
 
 @both
+@settings(max_examples=15)
+@given(seed=st.integers(0, 2**63 - 1))
+def test_no_two_groups_have_prefixes_that_begin_with_the_same_block(source, seed: int) -> None:
+    prompts = source(seed)
+    heads = [prompts.prefix(group, 64)[:SMALLEST_BLOCK] for group in range(2 * FRESH_PLACES)]
+    assert len(set(heads)) == len(heads)
+    assert prompts.prefix(3, 64)[:20] == source(seed).prefix(3, 20)
+
+
+@both
 def test_another_seed_gives_other_prompts(source) -> None:
     assert [source(1).prompt(n, 32) for n in range(5)] != [source(2).prompt(n, 32) for n in range(5)]
 
