@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from experiments.analysis.compare import RunResult, TrialResult, compare_trials, flatten_metrics
@@ -38,32 +39,51 @@ def distributions_of(run_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
 
 def results_of(entries: Iterable[TrialWithRuns]) -> list[TrialResult]:
     found = list(entries)
-    errors = _model_errors(one for entry in found for one in entry.runs)
+    told = _told(one for entry in found for one in entry.runs)
     return [
         TrialResult(
             entry.trial.id,
             entry.trial.experiment_id,
             entry.trial.settings,
-            tuple(_run_result(one, errors) for one in entry.runs if one.run.state in RUN_ENDED),
+            tuple(_run_result(one, told) for one in entry.runs if one.run.state in RUN_ENDED),
         )
         for entry in found
     ]
 
 
-def _model_errors(entries: Iterable[RunOnNode]) -> dict[int, Errors]:
-    """By attempt: the errors of the cost model's calibration that modelled runs reported."""
+@dataclass(frozen=True)
+class _Told:
+    """What a modelled run reported that bounds its figures."""
+
+    errors: Errors
+    speculative: tuple[float, float] | None
+
+
+_NOTHING_TOLD = _Told({}, None)
+
+
+def _told(entries: Iterable[RunOnNode]) -> dict[int, _Told]:
+    """By attempt: the errors of the cost model's calibration, and the band of its chip's stand-ins."""
     attempts = [one.attempt.id for one in entries if one.attempt is not None and one.modelled]
     if not attempts:
         return {}
     stored = Attempt.objects.filter(id__in=attempts)
-    told = stored.values_list("id", "report__facts__calibration_errors")
-    return {attempt: errors for attempt, errors in told if errors}
+    rows = stored.values_list("id", "report__facts__calibration_errors", "report__facts__speculative")
+    return {attempt: _Told(errors or {}, _factors(band)) for attempt, errors, band in rows}
 
 
-def _run_result(entry: RunOnNode, errors: Mapping[int, Errors]) -> RunResult:
+def _factors(band: Any) -> tuple[float, float] | None:
+    """The band's two factors; None of a report that states none that could be."""
+    ends = [band.get(key) for key in ("low_x", "high_x")] if isinstance(band, Mapping) else []
+    low, high = (float(end) if isinstance(end, int | float) else 0.0 for end in ends or (None, None))
+    return (low, high) if 0 < low <= high else None
+
+
+def _run_result(entry: RunOnNode, told: Mapping[int, _Told]) -> RunResult:
     run = entry.run
     values = flatten_metrics(run.summary or {})
     tokens = values.get("output_tokens")
+    of_attempt = told.get(entry.attempt.id, _NOTHING_TOLD) if entry.attempt is not None else _NOTHING_TOLD
     return RunResult(
         id=run.id,
         repeat=run.repeat,
@@ -73,5 +93,6 @@ def _run_result(entry: RunOnNode, errors: Mapping[int, Errors]) -> RunResult:
         reasons=tuple(run.reasons) or (() if run.valid else (run.state,)),
         output_tokens=None if tokens is None else int(tokens),
         values=values,
-        model_errors=errors.get(entry.attempt.id, {}) if entry.attempt is not None else {},
+        model_errors=of_attempt.errors,
+        speculative=of_attempt.speculative,
     )

@@ -63,7 +63,8 @@ COMPARED: dict[str, tuple[str, bool | None]] = {
 @dataclass(frozen=True)
 class RunResult:
     """One ended run: its figures by metric name, its validity, and where it ran; a modelled one's `model_errors` are
-    those of its cost model's calibration."""
+    those of its cost model's calibration, `speculative` the factors between which the truth may lie where its chip's
+    record holds stand-ins."""
 
     id: int
     repeat: int
@@ -74,6 +75,7 @@ class RunResult:
     output_tokens: int | None
     values: Mapping[str, float | None]
     model_errors: Errors = field(default_factory=dict)
+    speculative: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

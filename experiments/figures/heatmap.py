@@ -8,8 +8,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from experiments.analysis.speculative import Bands
 from experiments.figures.style import as_json, layout, plain
-from runners.display import name_of, scale_for, setting_value, shown
+from runners.display import digits, name_of, scale_for, setting_value, shown
 
 # Light to dark in one direction and readable in grey, so that it holds for every colour vision.
 COLORS = "Viridis"
@@ -26,12 +27,18 @@ class Plane:
     held: Mapping[str, Any]
 
 
-def heat_figure(trials: Sequence[Mapping[str, Any]], plane: Plane, metric: str) -> dict[str, Any]:
-    """`trials` as experiments.analysis.compare gives them. A cell without a valid run has no colour and says why."""
+def heat_figure(
+    trials: Sequence[Mapping[str, Any]], plane: Plane, metric: str, bands: Bands | None = None
+) -> dict[str, Any]:
+    """`trials` as experiments.analysis.compare gives them. A cell without a valid run has no colour and says why; one
+    that rests on stand-ins says its band."""
+    bands = bands or {}
     cells = [[_find(trials, plane, x, y) for x in plane.x_values] for y in plane.y_values]
     values = [one["metrics"][metric] for row in cells for one in row if one and one["metrics"].get(metric)]
-    unit = values[0]["unit"] if values else ""
-    scale = scale_for(unit, max((abs(value["median"]) for value in values), default=None))
+    areas = [of_trial[metric] for of_trial in bands.values() if metric in of_trial]
+    unit = values[0]["unit"] if values else areas[0].unit if areas else ""
+    largest = max((abs(value["median"]) for value in values), default=max((one.high for one in areas), default=None))
+    scale = scale_for(unit, largest)
 
     def number(trial: Mapping[str, Any] | None) -> float | None:
         found = trial["metrics"].get(metric) if trial else None
@@ -40,7 +47,10 @@ def heat_figure(trials: Sequence[Mapping[str, Any]], plane: Plane, metric: str) 
     def words(trial: Mapping[str, Any] | None) -> str:
         if trial is None:
             return "left out"
-        found = trial["metrics"].get(metric)
+        found, band = trial["metrics"].get(metric), bands.get(trial["id"], {}).get(metric)
+        if found is None and band is not None:
+            low, high = digits(band.low * scale.factor), shown(band.high, band.unit, scale)
+            return f"{low} – {high}<br>modelled,<br>speculative"
         if found is None:
             return _why_empty(trial)
         kind = ", modelled" if trial["modelled"] else ""

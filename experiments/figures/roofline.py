@@ -10,7 +10,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from experiments.figures.style import HUES, as_json, layout
+from experiments.figures.style import HUES, as_json, faint, layout
 from runners.chips import ChipRecord, band_of
 
 SHOWN = ("fp32", "bf16", "fp16", "int8", "fp8", "fp4", "nvfp4", "mxfp4", "mx9", "mx6", "mxint8", "mxint4")
@@ -79,13 +79,8 @@ def _band(name: str, tflops: float, bytes_per_s: float, hue: str, low_x: float, 
             mode="lines",
             line={"width": 0, "color": hue},
             fill="toself",
-            fillcolor=_faint(hue),
+            fillcolor=faint(hue),
             hoverinfo="skip",
             showlegend=False,
         )
     ]
-
-
-def _faint(hue: str) -> str:
-    red, green, blue = (int(hue[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.15)"

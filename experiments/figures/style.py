@@ -27,6 +27,12 @@ def plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "&#37;{")
 
 
+def faint(hue: str) -> str:
+    """A hue of HUES as the filling of an area."""
+    red, green, blue = (int(hue[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.15)"
+
+
 def layout(**more: Any) -> dict[str, Any]:
     return {
         "margin": {"l": 56, "r": 12, "t": 12, "b": 44},

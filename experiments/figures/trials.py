@@ -1,75 +1,174 @@
-"""Trials beside each other: one metric against another."""
+"""Trials beside each other: one metric against another. What rests on stand-ins is a band, never a point.
+
+Trials that differ in their load alone are one curve; a measured curve is solid, a modelled one dashed.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
-from experiments.figures.style import HUES, as_json, layout, plain
-from runners.display import name_of, scale_for, settings_label
+from experiments.analysis.speculative import Band, Bands
+from experiments.figures.style import HUES, as_json, faint, layout, plain
+from runners.display import Scale, name_of, scale_for, settings_label
 
 MOST_IN_LEGEND = 12
+LOAD = "workload.arrival."
+# Filled for measured ones; of more curves than hues the next symbol tells them apart.
+SYMBOLS = ("circle", "square", "triangle-up")
+MODELLED_SYMBOLS = ("diamond-open", "square-open", "triangle-up-open")
+
+Trial = Mapping[str, Any]
 
 
-def tradeoff_figure(trials: Iterable[Mapping[str, Any]], x: str, y: str, front: Sequence[int] = ()) -> dict[str, Any]:
-    """Trials as points of two metrics with their intervals; the Pareto front of the valid ones as a line."""
-    shown = [trial for trial in trials if trial["metrics"].get(x) and trial["metrics"].get(y)]
-    scales = {axis: scale_for(_unit(shown, axis), _largest(shown, axis)) for axis in (x, y)}
-    by_id = {trial["id"]: trial for trial in shown}
-    traces = [
+@dataclass(frozen=True)
+class Curve:
+    """Trials of one experiment whose settings but the load are the same; `place` gives it its hue."""
+
+    place: int
+    label: str
+    modelled: bool
+    trials: tuple[Trial, ...]
+
+    @property
+    def hue(self) -> str:
+        return HUES[self.place % len(HUES)]
+
+    @property
+    def symbol(self) -> str:
+        symbols = MODELLED_SYMBOLS if self.modelled else SYMBOLS
+        return symbols[self.place // len(HUES) % len(symbols)]
+
+
+def tradeoff_figure(
+    trials: Iterable[Trial], x: str, y: str, front: Sequence[int] = (), bands: Bands | None = None
+) -> dict[str, Any]:
+    """Trials as points of two metrics with their intervals, those of one curve joined; the Pareto front of the valid
+    ones as a line. `bands` are by trial those of speculative ones."""
+    bands = {trial: found for trial, found in (bands or {}).items() if {x, y} <= found.keys()}
+    drawn = [trial for trial in trials if _has(trial, x, y) or trial["id"] in bands]
+    scales = {axis: _scale(drawn, bands, axis) for axis in (x, y)}
+    curves = curves_of(drawn)
+    traces = _fronts({trial["id"]: trial for trial in drawn if _has(trial, x, y)}, front, x, y, scales)
+    for curve in curves:
+        points = sorted(
+            (one for one in curve.trials if _has(one, x, y)), key=lambda one: float(one["metrics"][x]["median"])
+        )
+        traces += [_points(curve, points, x, y, scales)] if points else []
+        traces += [_area(curve, one, bands[one["id"]], x, y, scales) for one in curve.trials if one["id"] in bands]
+    frame = layout(
+        xaxis={"title": {"text": f"{name_of(x)}, {scales[x].unit}"}, "rangemode": "tozero"},
+        yaxis={"title": {"text": f"{name_of(y)}, {scales[y].unit}"}, "rangemode": "tozero"},
+        # Of many curves a legend would push the chart aside; the pointer tells which is which.
+        showlegend=len(curves) <= MOST_IN_LEGEND,
+    )
+    return as_json(go.Figure(traces, frame))
+
+
+def curves_of(trials: Iterable[Trial]) -> list[Curve]:
+    """In the order of their first trials."""
+    found: dict[str, list[Trial]] = {}
+    for trial in trials:
+        settings = {path: value for path, value in trial["settings"].items() if not path.startswith(LOAD)}
+        key = [trial.get("experiment_id"), trial["modelled"], settings]
+        found.setdefault(json.dumps(key, sort_keys=True), []).append(trial)
+    many = len({trial.get("experiment_id") for members in found.values() for trial in members}) > 1
+    return [
+        Curve(place, _label(members, many), members[0]["modelled"], tuple(members))
+        for place, members in enumerate(found.values())
+    ]
+
+
+def _label(members: Sequence[Trial], many: bool) -> str:
+    first = members[0]
+    settings = first["settings"]
+    if len(members) > 1:
+        settings = {path: value for path, value in settings.items() if not path.startswith(LOAD)}
+    name = f" · {first['experiment_name'][:40]}" if many and first.get("experiment_name") else ""
+    return plain(settings_label(settings) + name) + (" (modelled)" if first["modelled"] else "")
+
+
+def _has(trial: Trial, x: str, y: str) -> bool:
+    return bool(trial["metrics"].get(x) and trial["metrics"].get(y))
+
+
+def _fronts(
+    points: Mapping[int, Trial], front: Sequence[int], x: str, y: str, scales: Mapping[str, Scale]
+) -> list[go.Scatter]:
+    return [
         go.Scatter(
-            x=[by_id[i]["metrics"][x]["median"] * scales[x].factor for i in part],
-            y=[by_id[i]["metrics"][y]["median"] * scales[y].factor for i in part],
+            x=[points[i]["metrics"][x]["median"] * scales[x].factor for i in part],
+            y=[points[i]["metrics"][y]["median"] * scales[y].factor for i in part],
             mode="lines",
             line={"color": "#8b8f98", "width": 1, "dash": "dash" if modelled else "dot"},
             name="Pareto front (modelled)" if modelled else "Pareto front",
             hoverinfo="skip",
         )
         for modelled in (False, True)
-        if len(part := [i for i in front if i in by_id and by_id[i]["modelled"] is modelled]) > 1
+        if len(part := [i for i in front if i in points and points[i]["modelled"] is modelled]) > 1
     ]
-    for index, trial in enumerate(shown):
-        traces.append(_point(trial, index, x, y, scales))
-    frame = layout(
-        xaxis={"title": {"text": f"{name_of(x)}, {scales[x].unit}"}, "rangemode": "tozero"},
-        yaxis={"title": {"text": f"{name_of(y)}, {scales[y].unit}"}, "rangemode": "tozero"},
-        # Of many trials a legend would push the chart aside; the pointer tells which is which.
-        showlegend=len(shown) <= MOST_IN_LEGEND,
-    )
-    return as_json(go.Figure(traces, frame))
 
 
-def _point(trial: Mapping[str, Any], index: int, x: str, y: str, scales: Mapping[str, Any]) -> go.Scatter:
-    color = HUES[index % len(HUES)]
-    symbol = "diamond-open" if trial["modelled"] else "circle"
-    label = plain(settings_label(trial["settings"])) + (" (modelled)" if trial["modelled"] else "")
+def _points(curve: Curve, trials: Sequence[Trial], x: str, y: str, scales: Mapping[str, Scale]) -> go.Scatter:
+    def values(axis: str) -> list[float]:
+        return [trial["metrics"][axis]["median"] * scales[axis].factor for trial in trials]
 
-    def error(axis: str) -> dict[str, Any] | None:
-        metric = trial["metrics"][axis]
-        if metric["low"] is None:
-            return None
-        factor = scales[axis].factor
-        up, down = (metric["high"] - metric["median"]) * factor, (metric["median"] - metric["low"]) * factor
-        return {"type": "data", "symmetric": False, "array": [up], "arrayminus": [down], "thickness": 1, "width": 3}
+    def about(trial: Trial) -> str:
+        return plain(settings_label(trial["settings"])) + (" (modelled)" if curve.modelled else "")
 
     return go.Scatter(
-        x=[trial["metrics"][x]["median"] * scales[x].factor],
-        y=[trial["metrics"][y]["median"] * scales[y].factor],
-        error_x=error(x),
-        error_y=error(y),
-        mode="markers",
-        name=label,
-        customdata=[trial["id"]],
-        marker={"color": color, "size": 11, "symbol": symbol, "line": {"width": 1.5}},
-        hovertemplate=f"{label}<br>%{{x:.3~r}} · %{{y:.3~r}}<extra></extra>",
+        x=values(x),
+        y=values(y),
+        error_x=_errors(trials, x, scales[x]),
+        error_y=_errors(trials, y, scales[y]),
+        mode="lines+markers" if len(trials) > 1 else "markers",
+        name=curve.label,
+        customdata=[trial["id"] for trial in trials],
+        text=[about(trial) for trial in trials],
+        line={"color": curve.hue, "width": 1.4, "dash": "dash" if curve.modelled else "solid"},
+        marker={"color": curve.hue, "size": 11, "symbol": curve.symbol, "line": {"width": 1.5}},
+        hovertemplate="%{text}<br>%{x:.3~r} · %{y:.3~r}<extra></extra>",
     )
 
 
-def _unit(trials: Sequence[Mapping[str, Any]], metric: str) -> str:
-    return next((str(trial["metrics"][metric]["unit"]) for trial in trials), "")
+def _errors(trials: Sequence[Trial], axis: str, scale: Scale) -> dict[str, Any] | None:
+    found = [trial["metrics"][axis] for trial in trials]
+    if all(metric["low"] is None for metric in found):
+        return None
+    ends = [
+        (0.0, 0.0) if one["low"] is None else (one["high"] - one["median"], one["median"] - one["low"]) for one in found
+    ]
+    up, down = ([value * scale.factor for value in side] for side in zip(*ends, strict=True))
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 3}
 
 
-def _largest(trials: Sequence[Mapping[str, Any]], metric: str) -> float | None:
-    return max((trial["metrics"][metric]["median"] for trial in trials), default=None)
+def _area(
+    curve: Curve, trial: Trial, bands: Mapping[str, Band], x: str, y: str, scales: Mapping[str, Scale]
+) -> go.Scatter:
+    (left, right), (low, high) = (
+        (bands[axis].low * scales[axis].factor, bands[axis].high * scales[axis].factor) for axis in (x, y)
+    )
+    return go.Scatter(
+        x=[left, right, right, left, left],
+        y=[low, low, high, high, low],
+        mode="lines",
+        name=f"{curve.label}, speculative",
+        legendgroup=f"speculative {curve.place}",
+        showlegend=trial is curve.trials[0],
+        customdata=[trial["id"]] * 5,
+        line={"color": curve.hue, "width": 1, "dash": "dot"},
+        fill="toself",
+        fillcolor=faint(curve.hue),
+        hoverinfo="name",
+    )
+
+
+def _scale(trials: Sequence[Trial], bands: Bands, metric: str) -> Scale:
+    points = [found for trial in trials if (found := trial["metrics"].get(metric))]
+    areas = [found[metric] for found in bands.values()]
+    unit = next((str(found["unit"]) for found in points), next((band.unit for band in areas), ""))
+    return scale_for(unit, max([*(found["median"] for found in points), *(band.high for band in areas)], default=None))

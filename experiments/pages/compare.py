@@ -12,6 +12,7 @@ from django.shortcuts import render
 from experiments.analysis.compare import COMPARED, TrialResult, compare_trials
 from experiments.analysis.distributions import pool
 from experiments.analysis.pareto import pareto_front
+from experiments.analysis.speculative import bands_by_trial
 from experiments.comparison import MAX_TRIALS, distributions_of, readable_trials, results_of
 from experiments.figures.distributions import TrialDistribution, box_figure, curve_figure
 from experiments.figures.trials import tradeoff_figure
@@ -38,7 +39,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "section": "compare",
         "trials": comparison["trials"],
         "metrics": _metric_rows(comparison),
-        "has_figures": any(trial["metrics"] for trial in comparison["trials"]),
+        "has_figures": any(trial["metrics"] for trial in comparison["trials"]) or bool(bands_by_trial(trials)),
         "many": many,
         "any_modelled": any(trial["modelled"] for trial in comparison["trials"]),
         "mixed": len({trial["modelled"] for trial in comparison["trials"]}) > 1,
@@ -89,8 +90,9 @@ def _metric(request: HttpRequest, key: str, default: str, allowed: Sequence[str]
 def _tradeoff(request: HttpRequest, trials: Sequence[TrialResult], comparison: dict[str, Any]) -> dict[str, Any]:
     choices = list(COMPARED)
     x, y = _metric(request, "x", DEFAULT_X, choices), _metric(request, "y", DEFAULT_Y, choices)
-    figure = tradeoff_figure(comparison["trials"], x, y, pareto_front(trials, x, y))
-    return {"x": x, "y": y, "choices": choices, "figure": figure}
+    bands = bands_by_trial(trials)
+    figure = tradeoff_figure(comparison["trials"], x, y, pareto_front(trials, x, y), bands)
+    return {"x": x, "y": y, "choices": choices, "figure": figure, "speculative": bool(bands)}
 
 
 def _distributions(request: HttpRequest, trials: Sequence[TrialResult], comparison: dict[str, Any]) -> dict[str, Any]:

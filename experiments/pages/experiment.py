@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -12,6 +12,7 @@ from django.shortcuts import render
 
 from experiments.analysis.compare import compare_trials
 from experiments.analysis.pareto import best_trial, pareto_front
+from experiments.analysis.speculative import Band, bands_by_trial
 from experiments.comparison import results_of
 from experiments.figures.trials import tradeoff_figure
 from experiments.form.rewrite import write
@@ -26,6 +27,18 @@ from labsite.accounts.permissions import may_control, role_in
 from runners.document import FieldError
 
 COLUMNS = ("output_throughput", "interactivity", "ttft", "ttft_p95", "tpot", "itl_p95", "e2el", "goodput", "kv_use")
+# What the chart shows against interactivity: throughput, of what it takes too.
+AGAINST = (
+    "output_throughput",
+    "output_throughput_per_chip",
+    "output_throughput_per_kw",
+    "output_tokens_per_usd",
+    "total_throughput",
+    "goodput",
+    "energy_per_output_token",
+    "cost_per_million_output_tokens",
+    "interconnect_tax",
+)
 EXPORTS = ("runs", "requests", "samples", "steps", "log")
 FORMATS = ("csv", "jsonl", "parquet")
 CLONES_SHOWN = 10
@@ -93,28 +106,43 @@ def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]
     matrix = experiment.spec.get("matrix") or {}
     best = best_trial(trials, "output_throughput")
     by_id = {trial["id"]: trial for trial in comparison["trials"]}
+    bands = bands_by_trial(trials)
     rows = [
         {
             "entry": entry,
             "result": by_id[entry.trial.pk],
+            "bands": bands.get(entry.trial.pk, {}),
             "reasons": sorted({reason for one in entry.runs for reason in one.run.reasons}),
             "best": entry.trial.pk == best and len(entries) > 1,
         }
         for entry in entries
     ]
-    used = [name for name in COLUMNS if any(name in trial["metrics"] for trial in by_id.values())]
-    front = pareto_front(trials, "interactivity", "output_throughput")
+    found = {name for trial in by_id.values() for name in trial["metrics"]} | {
+        name for of_trial in bands.values() for name in of_trial
+    }
+    choices = [name for name in AGAINST if name in found]
+    against = asked.get("against", "")
+    against = against if against in choices else AGAINST[0]
+    used = [name for name in dict.fromkeys((*COLUMNS, against)) if name in found]
+    front = pareto_front(trials, "interactivity", against)
     return {
         "rows": rows,
         "judged": sum(one.run.valid is not None for entry in entries for one in entry.runs),
         "axes": list(matrix),
-        "columns": [
-            {"name": name, "largest": max(t["metrics"][name]["median"] for t in by_id.values() if name in t["metrics"])}
-            for name in used
-        ],
+        "columns": [{"name": name, "largest": _largest(name, by_id.values(), bands.values())} for name in used],
         "has_results": bool(used),
+        "speculative": bool(bands),
         "any_modelled": any(trial["modelled"] for trial in by_id.values()),
-        "tradeoff": tradeoff_figure(comparison["trials"], "interactivity", "output_throughput", front),
-        "heat": heat_map(matrix, comparison["trials"], asked),
+        "against": against,
+        "against_choices": choices,
+        "asked": asked,
+        "tradeoff": tradeoff_figure(comparison["trials"], "interactivity", against, front, bands),
+        "heat": heat_map(matrix, comparison["trials"], asked, bands),
         "compare_ids": ",".join(str(entry.trial.pk) for entry in entries),
     }
+
+
+def _largest(metric: str, trials: Iterable[Mapping[str, Any]], bands: Iterable[Mapping[str, Band]]) -> float:
+    """What sets the unit of a column."""
+    points = [trial["metrics"][metric]["median"] for trial in trials if metric in trial["metrics"]]
+    return float(max([*points, *(of_trial[metric].high for of_trial in bands if metric in of_trial)]))

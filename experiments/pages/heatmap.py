@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.analysis.compare import COMPARED
+from experiments.analysis.speculative import Bands
 from experiments.figures.heatmap import Plane, heat_figure
 from runners.display import setting_value
 
@@ -35,11 +36,16 @@ class HeatMap:
 
 
 def heat_map(
-    matrix: Mapping[str, Sequence[Any]], trials: Sequence[Mapping[str, Any]], asked: Mapping[str, str]
+    matrix: Mapping[str, Sequence[Any]],
+    trials: Sequence[Mapping[str, Any]],
+    asked: Mapping[str, str],
+    bands: Bands | None = None,
 ) -> HeatMap | None:
-    """The map for `x`, `y`, `metric` and `at.<path>` of the address; None where no two axes have several values."""
+    """The map for `x`, `y`, `metric` and `at.<path>` of the address; None where no two axes have several values.
+    `bands` are by trial those of speculative ones."""
+    bands = bands or {}
     axes = sorted((path for path, values in matrix.items() if len(values) > 1), key=lambda path: -len(matrix[path]))
-    measured = [name for name in COMPARED if any(trial["metrics"].get(name) for trial in trials)]
+    measured = [name for name in COMPARED if any(trial["metrics"].get(name) for trial in trials) or _is_in(name, bands)]
     if len(axes) < 2 or not measured:
         return None
     x = _choose(asked.get("x", ""), axes, axes[0])
@@ -56,7 +62,11 @@ def heat_map(
         if len(found) > 1:
             held.append(Held(path, f"at.{path}", text, list(by_text)))
     plane = Plane(x, y, matrix[x], matrix[y], values)
-    return HeatMap(axes, measured, x, y, metric, held, heat_figure(trials, plane, metric))
+    return HeatMap(axes, measured, x, y, metric, held, heat_figure(trials, plane, metric, bands))
+
+
+def _is_in(metric: str, bands: Bands) -> bool:
+    return any(metric in of_trial for of_trial in bands.values())
 
 
 def _choose(wanted: str, allowed: Sequence[str], default: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import Any
 
 from django import template
@@ -11,10 +12,12 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from experiments.analysis.speculative import Band
 from runners import display
 
 register = template.Library()
 register.filter("metric_name", display.name_of)
+register.filter("about_metric", display.about_of)
 register.filter("setting_value", display.setting_value)
 register.filter("settings_label", display.settings_label)
 register.filter("duration", display.duration)
@@ -58,6 +61,17 @@ def interval(metric: dict[str, Any] | None, largest: float | None = None) -> Saf
         return format_html("{}<small>{}</small>", value, metric.get("method") or "no interval")
     low, high = (display.digits(metric[end] * scale.factor) for end in ("low", "high"))
     return format_html("{}<small>{} – {}</small>", value, low, high)
+
+
+@register.simple_tag
+def band(bands: Mapping[str, Band], name: str, largest: float | None = None) -> SafeString:
+    """What a figure that rests on stand-ins may be, from – to, or a dash: the inside of a table cell."""
+    found = bands.get(name)
+    if found is None:
+        return SafeString("–")
+    scale = display.scale_for(found.unit, largest if largest is not None else found.high)
+    low = display.digits(found.low * scale.factor)
+    return format_html("{} – {}<small>speculative band</small>", low, display.shown(found.high, found.unit, scale))
 
 
 @register.simple_tag

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from experiments.analysis.speculative import Band
 from experiments.figures.heatmap import Plane, heat_figure
 from experiments.pages.heatmap import heat_map
 
@@ -33,6 +34,19 @@ def test_each_cell_says_its_figure_or_why_there_is_none():
     assert cells["text"] == [["500\u00a0ms<br>n = 1", "invalid<br>2 runs"], ["waiting", "left out"]]
     assert cells["z"] == [[500.0, None], [None, None]]
     assert cells["customdata"] == [[1, 2], [3, None]]
+
+
+def test_a_cell_on_stand_ins_says_its_band_and_has_no_colour():
+    bands = {2: {"ttft": Band(0.1, 0.4, "s", 1)}}
+    (cells,) = heat_figure(TRIALS, PLANE, "ttft", bands)["data"]
+    assert cells["text"][0][1] == "100 – 400\u00a0ms<br>modelled,<br>speculative"
+    assert cells["z"][0][1] is None
+
+
+def test_a_map_of_nothing_but_bands_is_drawn():
+    trials = [trial(2, None, runs=(False,), a=2, b="x", c=True, d="one")]
+    found = heat_map(MATRIX, trials, {}, {2: {"tpot": Band(0.1, 0.4, "s", 1)}})
+    assert found is not None and found.metrics == ["tpot"]
 
 
 def test_what_has_no_colour_is_written_into_its_cell():
