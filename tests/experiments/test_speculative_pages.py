@@ -1,4 +1,4 @@
-"""What pages show of trials on chips whose vendors have not disclosed all: a band, and neither a point nor a verdict."""
+"""What pages show of trials on chips whose vendors have not disclosed all: a band, no point and no verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One metric against another: curves over the load, measured solid and modelled dashed, what is speculative as areas."""
+"""One metric against another: curves over the load, measured solid, modelled dashed, and speculative areas."""
 
 from __future__ import annotations
 
