@@ -9,6 +9,7 @@ its embeddings. It gives no logprobs and follows no structure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from runners.chips import ChipRecord
@@ -16,7 +17,7 @@ from runners.modelled.capacity import KvPool, plan_kv_pool
 from runners.modelled.clock import VirtualClock
 from runners.modelled.cost import CostModel
 from runners.modelled.shape import ModelShape
-from runners.modelled.step_model import DecodeSums, StepCost, StepModel
+from runners.modelled.step_model import DecodeSums, StepCost, StepModel, StepParts
 from runners.modelled.tuning import DEFAULT_PROFILE
 from runners.runtime.engine import Engine
 from runners.runtime.executor import ScheduledSequence, StepDetail, StepResult
@@ -83,9 +84,16 @@ class ModelledExecutor:
         }
 
 
-def _detail(step: StepCost) -> StepDetail:
+@dataclass(frozen=True, slots=True)
+class ModelledDetail(StepDetail):
+    """With the step's seconds by what they were spent on."""
+
+    parts: StepParts | None = None
+
+
+def _detail(step: StepCost) -> ModelledDetail:
     parts = step.parts
-    return StepDetail(parts.bound, parts.link_s, step.energy_j)
+    return ModelledDetail(parts.bound, parts.link_s, step.energy_j, parts)
 
 
 def make_token(params: SamplingParams, index: int, vocab_size: int) -> int:
