@@ -14,7 +14,7 @@ from runners.events import Step
 from runners.load.system import Ended
 from runners.runtime.engine import Engine
 from runners.runtime.outputs import StepOutput, TokenOutput
-from runners.runtime.steady import TimedStep
+from runners.runtime.steady import SteadyPlan
 
 
 class TimedEngine:
@@ -44,9 +44,9 @@ class TimedEngine:
         """Begin a step, if none is going on and there is work; or several alike that begin before `until_s`."""
         if self._current is not None or not self.engine.has_work:
             return
-        timed = self.engine.plan_steady(until_s) if self._coalesce else []
-        if timed:
-            self._current = _AlikeSteps(self.engine, timed)
+        plan = self.engine.plan_steady(until_s) if self._coalesce else None
+        if plan is not None:
+            self._current = _AlikeSteps(self.engine, plan)
         else:
             output = self.engine.step()
             assert output is not None, "an engine with work steps"
@@ -107,11 +107,11 @@ class _OneStep:
 class _AlikeSteps:
     """Steps of one batch, timed together. The engine has taken the first ones, and of those some were told."""
 
-    def __init__(self, engine: Engine, timed: list[TimedStep]) -> None:
+    def __init__(self, engine: Engine, plan: SteadyPlan) -> None:
         self._engine = engine
-        self._timed = timed
-        self._starts_s = [start_s for start_s, _, _ in timed]
-        self._ends_s = [start_s + duration_s for start_s, duration_s, _ in timed]
+        self._plan = plan
+        self._starts_s = [start_s for start_s, _, _ in plan.timed]
+        self._ends_s = [start_s + duration_s for start_s, duration_s, _ in plan.timed]
         self._taken: list[Step] = []
         self._told = 0
         self._tokens: dict[str, int] = {}
@@ -127,24 +127,23 @@ class _AlikeSteps:
 
     def cut(self, t_s: float) -> None:
         self.take(t_s)
-        num_taken = len(self._taken)
-        del self._timed[num_taken:], self._starts_s[num_taken:], self._ends_s[num_taken:]
+        num_taken = self._plan.num_taken
+        del self._starts_s[num_taken:], self._ends_s[num_taken:]
 
     def tell(self, number: int, t_s: float) -> Ended | None:
         return self._tell(number, bisect_left(self._ends_s, t_s))
 
     def end(self, number: int) -> Ended:
-        self._take(len(self._timed))
-        ended = self._tell(number, len(self._timed), self._finished)
+        self._take(len(self._ends_s))
+        ended = self._tell(number, len(self._ends_s), self._finished)
         assert ended is not None, "the last step is told when it ends"
         return ended
 
     def _take(self, upto: int) -> None:
-        num_taken = len(self._taken)
-        if upto <= num_taken:
+        if upto <= self._plan.num_taken:
             return
-        output = self._engine.take_steady(self._timed[num_taken:upto])
-        assert len(output.steps) == upto - num_taken, "a modelled token never stops a sequence"
+        output = self._engine.take_steady(self._plan, upto)
+        assert self._plan.num_taken == upto, "a modelled token never stops a sequence"
         self._taken.extend(output.events(self._engine.numbers))
         self._tokens = self._tokens or dict.fromkeys(output.tokens, 1)
         self._finished = output.finished

@@ -7,14 +7,13 @@ every sequence where it was, so the step may be tried again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 
 from runners.events import MAX_OWNERS, KVBlocks, Step
 from runners.runtime.admission import RequestRejected, check_servable, max_sequence_tokens
 from runners.runtime.blocks import BlockPool
-from runners.runtime.executor import Executor, ScheduledSequence, SteadyExecutor, StepDetail, StepResult
+from runners.runtime.executor import Executor, SteadyExecutor, StepDetail, StepResult
 from runners.runtime.outputs import (
     EmbeddingOutput,
     EngineStats,
@@ -26,10 +25,11 @@ from runners.runtime.outputs import (
     TokenOutput,
 )
 from runners.runtime.sampling.limits import check_sampling
-from runners.runtime.sampling.structure import StructureError, StructureState
+from runners.runtime.sampling.structure import StructureState
 from runners.runtime.scheduler import Schedule, Scheduler, SchedulerConfig
-from runners.runtime.sequence import ReceivedKV, SamplingParams, Sequence, SequenceState, TokenLogprobs
-from runners.runtime.steady import SteadyBatch, SteadyOutput, TimedStep, find_steady_batch
+from runners.runtime.sequence import ReceivedKV, SamplingParams, Sequence, SequenceState
+from runners.runtime.steady import SteadyBatch, SteadyOutput, SteadyPlan, TimedStep, find_steady_batch
+from runners.runtime.step_update import ExecutorContractError, StepUpdate, check_result, finish_reason, timing_of
 
 __all__ = [
     "EmbeddingOutput",
@@ -47,10 +47,6 @@ __all__ = [
 ]
 
 _NO_DETAIL = StepDetail()
-
-
-class ExecutorContractError(RuntimeError):
-    """The executor gave tokens or embeddings for other requests than those it was to, or more than it might."""
 
 
 class Engine:
@@ -159,7 +155,7 @@ class Engine:
         sequence = self._sequences.get(request_id)
         if sequence is None or sequence.prefill_done_s is None:
             return None
-        return _timing(sequence, self.executor.now())
+        return timing_of(sequence, self.executor.now())
 
     def step(self) -> StepOutput | None:
         """Schedule, execute and update once; None when there is no work.
@@ -186,16 +182,22 @@ class Engine:
         timed = batch.time_steps(self.executor.now(), until_s) if batch else []
         return self._take_steps(batch, timed) if batch and timed else None
 
-    def plan_steady(self, until_s: float = inf) -> list[TimedStep]:
+    def plan_steady(self, until_s: float = inf) -> SteadyPlan | None:
         """The steps that `run_steady` would take if no stop token came; takes none of them."""
         batch = self._find_steady_batch()
-        return batch.time_steps(self.executor.now(), until_s) if batch else []
+        timed = batch.time_steps(self.executor.now(), until_s) if batch else []
+        return SteadyPlan(timed, batch) if timed else None
 
-    def take_steady(self, timed: list[TimedStep]) -> SteadyOutput:
-        """Take steps from `plan_steady`, the first ones or those after what was taken of them; up to one whose stop
-        token ends a sequence. In between, nothing else may have been done with the engine."""
-        assert self._steady_executor is not None, "it planned them"
-        return self._take_steps(SteadyBatch(self._scheduler, self._steady_executor), timed)
+    def take_steady(self, plan: SteadyPlan, upto: int) -> SteadyOutput:
+        """Take the first `upto` steps of a plan from `plan_steady`, but for those that were taken already; up to one
+        whose stop token ends a sequence. In between, nothing else may have been done with the engine."""
+        batch, plan.batch = plan.batch, None
+        if batch is None:
+            assert self._steady_executor is not None, "it planned them"
+            batch = SteadyBatch(self._scheduler, self._steady_executor)
+        output = self._take_steps(batch, plan.timed[plan.num_taken : upto])
+        plan.num_taken += len(output.steps)
+        return output
 
     def _find_steady_batch(self) -> SteadyBatch | None:
         executor = self._steady_executor
@@ -223,8 +225,11 @@ class Engine:
         )
 
     def kv_blocks(self) -> KVBlocks:
-        """Who holds the blocks now. Looks at every held block: for a sample, not for a step."""
-        exclusive = {seq.request_id: self._pool.num_exclusive(seq.block_table) for seq in self._scheduler.holders()}
+        """Who holds the blocks now. May look at every held block: for a sample, not for a step."""
+        holders = self._scheduler.holders()
+        exclusive = {seq.request_id: len(seq.block_table) for seq in holders}
+        if sum(exclusive.values()) != self._pool.num_held:  # Some block is held more than once.
+            exclusive = {seq.request_id: self._pool.num_exclusive(seq.block_table) for seq in holders}
         largest = sorted(exclusive.items(), key=lambda item: -item[1])
         return KVBlocks(
             owners=dict(largest[:MAX_OWNERS]),
@@ -244,10 +249,9 @@ class Engine:
             self._checked_idle = True
 
     def _update(self, plan: Schedule, result: StepResult, start_s: float) -> StepOutput:
-        _check_result(plan, result)
-        end_s = start_s + result.duration_s
+        check_result(plan, result)
         self._scheduler.commit(plan)
-        outputs = _Outputs()
+        update = StepUpdate(self._scheduler, result, start_s + result.duration_s)
         for sequence, share in zip(plan.sequences, plan.batch, strict=True):
             if sequence.scheduled_first_s is None:
                 sequence.scheduled_first_s = start_s
@@ -256,13 +260,13 @@ class Engine:
             if result.prompt_logprobs:
                 sequence.prompt_logprobs.extend(result.prompt_logprobs.get(sequence.request_id, ()))
             if share.sample:
-                self._take_output(sequence, share, result, end_s, outputs)
-        step = self._describe_step(plan, start_s, result, outputs)
-        for sequence in outputs.ended:
+                update.take(sequence, share)
+        step = self._describe_step(plan, start_s, result, update.accepted_tokens)
+        for sequence in update.ended:
             self._end(sequence)
-        return outputs.of(step)
+        return update.output(step)
 
-    def _describe_step(self, plan: Schedule, start_s: float, result: StepResult, outputs: _Outputs) -> Step:
+    def _describe_step(self, plan: Schedule, start_s: float, result: StepResult, accepted_tokens: int) -> Step:
         """The step as an event. KV use is as the step left it, before finished sequences let go of theirs."""
         stats, detail = self.stats(), result.detail or _NO_DETAIL
         return Step(
@@ -281,126 +285,22 @@ class Engine:
             cached_tokens=plan.cached_tokens,
             loaded_tokens=plan.loaded_tokens,
             draft_tokens=plan.draft_tokens,
-            accepted_tokens=outputs.accepted_tokens,
+            accepted_tokens=accepted_tokens,
             engine=self.name,
             bound=detail.bound,
             link_s=detail.link_s,
             energy_j=detail.energy_j,
         )
 
-    def _take_output(
-        self, sequence: Sequence, share: ScheduledSequence, result: StepResult, end_s: float, outputs: _Outputs
-    ) -> None:
-        name = sequence.request_id
-        if sequence.prefill_done_s is None:
-            sequence.prefill_done_s = end_s
-            if sequence.params.prompt_logprobs is not None and not sequence.lacks_prompt_logprobs:
-                outputs.prompt_logprobs.append(PromptLogprobs(name, (None, *sequence.prompt_logprobs)))
-        if sequence.params.embed:
-            outputs.ended.append(sequence)
-            outputs.embeddings.append(EmbeddingOutput(name, result.embeddings[name], _timing(sequence, end_s)))
-            return
-        sequence.draft_tokens += share.num_draft_tokens
-        try:
-            self._append_token(sequence, result.tokens[name], result.logprobs.get(name), end_s, outputs)
-            if self.config.num_lookahead_tokens:
-                self._append_accepted(sequence, result.accepted.get(name, ()), end_s, outputs)
-        except StructureError as error:
-            outputs.ended.append(sequence)
-            outputs.failures.append(Failure(name, _structure_field(sequence), str(error)))
-
-    def _append_token(
-        self, sequence: Sequence, token_id: int, logprobs: TokenLogprobs | None, end_s: float, outputs: _Outputs
-    ) -> None:
-        sequence.output_ids.append(token_id)
-        if sequence.structure is not None:
-            sequence.structure.advance(token_id)
-        reason = _finish_reason(sequence, token_id)
-        if reason is None:
-            outputs.tokens.append(TokenOutput(sequence.request_id, token_id, logprobs=logprobs))
-            return
-        outputs.ended.append(sequence)
-        timing = _timing(sequence, end_s)
-        outputs.tokens.append(TokenOutput(sequence.request_id, token_id, reason, timing, logprobs))
-
-    def _append_accepted(self, sequence: Sequence, accepted: tuple[int, ...], end_s: float, outputs: _Outputs) -> None:
-        """Append what follows the step's one token, as far as the sequence goes on."""
-        for token_id in accepted:
-            if outputs.ended and outputs.ended[-1] is sequence:
-                break
-            sequence.accepted_tokens += 1
-            outputs.accepted_tokens += 1
-            self._append_token(sequence, token_id, None, end_s, outputs)
-        self._scheduler.settle_drafts(sequence)
-
     def _end_steady(self, sequences: tuple[Sequence, ...], end_s: float) -> tuple[TokenOutput, ...]:
         finished = []
         for sequence in sequences:
             token_id = sequence.output_ids[-1]
-            if reason := _finish_reason(sequence, token_id):
+            if reason := finish_reason(sequence, token_id):
                 self._end(sequence)
-                finished.append(TokenOutput(sequence.request_id, token_id, reason, _timing(sequence, end_s)))
+                finished.append(TokenOutput(sequence.request_id, token_id, reason, timing_of(sequence, end_s)))
         return tuple(finished)
 
     def _end(self, sequence: Sequence) -> None:
         del self._sequences[sequence.request_id]
         self._scheduler.remove(sequence, SequenceState.FINISHED)
-
-
-@dataclass(slots=True)
-class _Outputs:
-    """A step's outputs as they are gathered, and the sequences that end with it."""
-
-    ended: list[Sequence] = field(default_factory=list)
-    accepted_tokens: int = 0
-    tokens: list[TokenOutput] = field(default_factory=list)
-    embeddings: list[EmbeddingOutput] = field(default_factory=list)
-    prompt_logprobs: list[PromptLogprobs] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-
-    def of(self, step: Step) -> StepOutput:
-        return StepOutput(
-            step, tuple(self.tokens), tuple(self.embeddings), tuple(self.prompt_logprobs), tuple(self.failures)
-        )
-
-
-def _check_result(plan: Schedule, result: StepResult) -> None:
-    told = result.tokens.keys() | result.embeddings.keys() if result.embeddings else result.tokens.keys()
-    if told != {share.request_id for share in plan.batch if share.sample}:
-        raise ExecutorContractError(f"tokens for {sorted(told)}, not for those to be sampled")
-    wanted = {share.request_id for share in plan.batch if share.params.embed and share.sample}
-    if result.accepted:
-        drafted = {share.request_id: share.num_draft_tokens for share in plan.batch if share.sample}
-        if any(len(tokens) > drafted.get(name, 0) for name, tokens in result.accepted.items()):
-            raise ExecutorContractError(f"accepted {dict(result.accepted)}, of drafts {drafted}")
-    if wanted != result.embeddings.keys():
-        raise ExecutorContractError(f"embeddings for {sorted(result.embeddings)}, not for {sorted(wanted)}")
-
-
-def _structure_field(sequence: Sequence) -> str:
-    structure = sequence.params.structure
-    return structure.field if structure is not None else "response_format"
-
-
-def _finish_reason(sequence: Sequence, token_id: int) -> FinishReason | None:
-    params, num_output_tokens = sequence.params, len(sequence.output_ids)
-    if sequence.structure is not None:
-        if sequence.structure.finished:
-            return "stop"
-    elif not params.ignore_eos and token_id in params.stop_token_ids and num_output_tokens >= params.min_tokens:
-        return "stop"
-    return "length" if num_output_tokens >= params.max_tokens else None
-
-
-def _timing(sequence: Sequence, end_s: float) -> RequestTiming:
-    return RequestTiming(
-        queued_s=sequence.queued_s,
-        scheduled_first_s=sequence.scheduled_first_s,
-        prefill_done_s=sequence.prefill_done_s,
-        finished_s=end_s,
-        preemptions=sequence.preemptions,
-        cached_tokens=sequence.cached_tokens,
-        draft_tokens=sequence.draft_tokens,
-        accepted_tokens=sequence.accepted_tokens,
-        loaded=sequence.tier_hits,
-    )

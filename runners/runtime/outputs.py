@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from runners.events import Step
 from runners.runtime.sequence import TokenLogprobs
@@ -30,8 +30,7 @@ class RequestTiming:
     loaded: tuple[TierLoad, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TokenOutput:
+class TokenOutput(NamedTuple):
     """One output token. A request's last one, which may be a stop token, has `finish_reason` and `timing`."""
 
     request_id: str

@@ -83,15 +83,18 @@ class Schedule:
         sample = stop == sequence.num_tokens
         self.budget -= num_scheduled_tokens + num_draft_tokens
         self.draft_tokens += num_draft_tokens
+        token_ids: tuple[int, ...]
         if sample and num_scheduled_tokens == 1 and sequence.output_ids:
             self.decode_tokens += 1
+            token_ids = (sequence.output_ids[-1],)
         else:
             self.prefill_tokens += num_scheduled_tokens
+            token_ids = sequence.tokens(start, stop)
         self.sequences.append(sequence)
         self.batch.append(
             ScheduledSequence(
                 request_id=sequence.request_id,
-                token_ids=sequence.tokens(start, stop),
+                token_ids=token_ids,
                 start=start,
                 block_table=sequence.block_table,
                 sample=sample,

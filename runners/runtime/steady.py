@@ -172,6 +172,15 @@ class SteadyBatch:
             self._scheduler.publish_full_blocks(sequence)
 
 
+@dataclass(slots=True)
+class SteadyPlan:
+    """Steps that an engine is to take next; the first `num_taken` of them it has. `batch` is theirs until then."""
+
+    timed: list[TimedStep]
+    batch: SteadyBatch | None
+    num_taken: int = 0
+
+
 def find_steady_batch(scheduler: Scheduler, executor: SteadyExecutor) -> SteadyBatch | None:
     """The batch of the next steps, if it is sure that the next one is a decode of all that run and of nothing else."""
     running = scheduler.running

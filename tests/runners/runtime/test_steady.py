@@ -83,10 +83,9 @@ class Drive:
         if self.at_a_time is None:
             run = self.engine.run_steady(until_s)
             return [] if run is None else [run]
-        timed, runs = self.engine.plan_steady(until_s), []
-        for place in range(0, len(timed), self.at_a_time):
-            part = timed[place : place + self.at_a_time]
-            runs.append(self.engine.take_steady(part))
+        plan, runs = self.engine.plan_steady(until_s), []
+        while plan is not None and plan.num_taken < len(plan.timed):
+            runs.append(self.engine.take_steady(plan, plan.num_taken + self.at_a_time))
             self.engine.check_integrity()
             if runs[-1].finished:
                 break
@@ -137,10 +136,11 @@ def test_planned_steps_change_nothing_until_they_are_taken() -> None:
     engine.add("a", PROMPT, PARAMS)
     engine.step()
     before = pool_state(engine)
-    timed = engine.plan_steady()
-    assert len(timed) == 19 and pool_state(engine) == before and engine.num_tokens_to_do == 20
-    assert len(engine.take_steady(timed[:7]).steps) == 7 and engine.num_tokens_to_do == 13
-    rest = engine.take_steady(timed[7:])
+    plan = engine.plan_steady()
+    assert plan is not None and len(plan.timed) == 19
+    assert pool_state(engine) == before and engine.num_tokens_to_do == 20
+    assert len(engine.take_steady(plan, 7).steps) == 7 and engine.num_tokens_to_do == 13
+    rest = engine.take_steady(plan, 19)
     assert len(rest.steps) == 12 and rest.finished and not engine.has_work
 
 
