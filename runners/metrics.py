@@ -1,7 +1,8 @@
 """The definitions of METRICS.md as code: the records of one run in, its figures and its validity out.
 
 Pure: no clock, no storage. A figure that was not measured is None, never 0; each says how many samples it rests on.
-What makes a run invalid is in `runners.validity`; bytes and FLOPs of a step are in `runners.roofline`.
+What makes a run invalid is in `runners.validity`; bytes and FLOPs of a step are in `runners.roofline`, chips, links,
+power and price of a system in `runners.system_figures`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from runners.events import Report, RequestRecord, Sample, Step
 from runners.roofline import Utilisation, measure_utilisation
 from runners.spec import RunSpec, SloSpec
+from runners.system_figures import SystemFigures, sum_over_engines, system_figures
 from runners.validity import Reason, find_reasons
 
 PERCENTILES = (50, 90, 95, 99)
@@ -91,10 +93,12 @@ def summarize(
     measured = [record for record in requests if record.phase == "measured"]
     inside = [step for step in steps if _in_window(step, report)]
     latencies = latency_values(measured, spec)
+    system = system_figures(steps, report, spec)
     metrics = {
         **_latency_metrics(latencies),
-        **_rate_metrics(measured, report, spec),
-        **_runtime_metrics(measured, inside, report, spec),
+        **_rate_metrics(measured, report, spec, system),
+        **_runtime_metrics(measured, inside, report, spec, system),
+        **_power_metrics(measured, report, spec, system),
     }
     reasons = find_reasons(requests, samples, inside, report, spec, attempt=attempt)
     return Summary(metrics, tuple(reasons), report.modelled, latencies)
@@ -248,11 +252,16 @@ def _difference(later: float | None, earlier: float | None) -> float | None:
     return None if later is None or earlier is None else later - earlier
 
 
-def _rate_metrics(measured: Sequence[RequestRecord], report: Report, spec: RunSpec) -> dict[str, Metric]:
-    ok = [record for record in measured if record.status == "ok"]
+def _window_s(report: Report) -> float | None:
     window_s = _difference(report.window_end_s, report.window_start_s)
-    if not window_s or window_s <= 0:
-        window_s = None
+    return window_s if window_s is not None and window_s > 0 else None
+
+
+def _rate_metrics(
+    measured: Sequence[RequestRecord], report: Report, spec: RunSpec, system: SystemFigures
+) -> dict[str, Metric]:
+    ok = [record for record in measured if record.status == "ok"]
+    window_s = _window_s(report)
     outputs = sum(record.output_tokens or 0 for record in ok)
     inputs = sum(record.input_tokens or 0 for record in ok)
     good = [record for record in ok if meets_slo(record, spec.slo)]
@@ -262,16 +271,14 @@ def _rate_metrics(measured: Sequence[RequestRecord], report: Report, spec: RunSp
     def rate(count: float, unit: str) -> Metric:
         return Metric(count / window_s if window_s else None, unit, n)
 
-    throughput = rate(outputs, "tok/s")
-    chips = 1
-    usd_per_s = spec.usd_per_hour / 3600 if spec.usd_per_hour is not None else None
+    usd_per_s = system.usd_per_hour / 3600 if system.usd_per_hour is not None else None
     cost = usd_per_s * window_s / outputs * 1e6 if usd_per_s is not None and window_s and outputs else None
     per_usd = outputs / (usd_per_s * window_s) if usd_per_s and window_s else None
     metrics = {
-        "output_throughput": throughput,
+        "output_throughput": rate(outputs, "tok/s"),
         "total_throughput": rate(inputs + outputs, "tok/s"),
         "request_throughput": rate(n, "req/s"),
-        "output_throughput_per_chip": Metric(_scaled(throughput.value, 1 / chips), "tok/s/chip", n),
+        "output_throughput_per_chip": rate(outputs / system.chips, "tok/s/chip"),
         "output_tokens_per_usd": Metric(per_usd, "tok/$", n),
         "cost_per_million_output_tokens": Metric(cost, "$", n),
         "goodput": rate(len(good), "req/s") if has_slo else Metric(None, "req/s", n),
@@ -288,8 +295,27 @@ def _rate_metrics(measured: Sequence[RequestRecord], report: Report, spec: RunSp
     return metrics | _concurrency_metrics(measured, report, window_s)
 
 
-def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
+def _power_metrics(
+    measured: Sequence[RequestRecord], report: Report, spec: RunSpec, system: SystemFigures
+) -> dict[str, Metric]:
+    """Energy of the window over what came out of it. A request is useful where it met the SLO; without one, that is not
+    known."""
+    ok = [record for record in measured if record.status == "ok"]
+    outputs, n = sum(record.output_tokens or 0 for record in ok), len(ok)
+    useful = sum(bool(meets_slo(record, spec.slo)) for record in ok) if objectives(spec.slo) else 0
+    energy_j, window_s = system.energy_j, _window_s(report)
+
+    def energy_per(count: int) -> Metric:
+        return Metric(energy_j / count if energy_j is not None and count else None, "J", n)
+
+    return {
+        "mean_power": Metric(energy_j / window_s if energy_j is not None and window_s else None, "W", n),
+        "energy_per_output_token": energy_per(outputs),
+        "energy_per_request": energy_per(n),
+        "energy_per_useful_answer": energy_per(useful),
+        # tok/s over kW is tokens over kJ
+        "output_throughput_per_kw": Metric(outputs / energy_j * 1000 if energy_j else None, "tok/s/kW", n),
+    }
 
 
 def _concurrency_metrics(
@@ -315,7 +341,7 @@ def _concurrency_metrics(
 
 
 def _runtime_metrics(
-    measured: Sequence[RequestRecord], steps: Sequence[Step], report: Report, spec: RunSpec
+    measured: Sequence[RequestRecord], steps: Sequence[Step], report: Report, spec: RunSpec, system: SystemFigures
 ) -> dict[str, Metric]:
     ok = [record for record in measured if record.status == "ok"]
     n = len(steps)
@@ -327,15 +353,15 @@ def _runtime_metrics(
     total = [step.kv_used_blocks + step.kv_cached_blocks + step.kv_free_blocks for step in steps]
     slots_held = sum(held) * spec.engine.block_size
     slots_used = sum(step.kv_used_slots for step in steps)
-    window_s = _difference(report.window_end_s, report.window_start_s)
-    busy_s = sum(step.duration_s for step in steps)
+    window_s = _window_s(report)
+    busy_s = sum(step.duration_s for step in steps) / system.engines
     with_cache = [record for record in ok if record.cached_tokens is not None and record.input_tokens]
     cached = sum(record.cached_tokens or 0 for record in with_cache)
     prompt = sum(record.input_tokens or 0 for record in with_cache)
     preempted = [record.preemptions for record in ok if record.preemptions is not None]
     metrics = {
-        "queue_depth": mean([step.waiting for step in steps], "req"),
-        "running": mean([step.running for step in steps], "req"),
+        "queue_depth": Metric(sum_over_engines(steps, lambda step: step.waiting), "req", n),
+        "running": Metric(sum_over_engines(steps, lambda step: step.running), "req", n),
         "kv_use": mean([used / whole for used, whole in zip(held, total, strict=True) if whole], "share"),
         "step_tokens": mean([step.prefill_tokens + step.decode_tokens for step in steps], "tok"),
         "step_time": _distribution([step.duration_s for step in steps], "s"),
@@ -343,6 +369,7 @@ def _runtime_metrics(
         "acceptance_length": _acceptance_length(ok),
         "preemptions": Metric(float(sum(preempted)) if preempted else None, "count", len(preempted)),
         "kv_fragmentation": Metric(1 - slots_used / slots_held if slots_held else None, "share", n),
+        "interconnect_tax": Metric(system.link_share, "share", n),
         "idle_share": Metric(_idle_share(busy_s, window_s) if window_s and n else None, "share", n),
     }
     return metrics | _utilisation_metrics(measure_utilisation(steps, report, spec), n)

@@ -200,8 +200,11 @@ def _emulated_speed(e: Evidence) -> Iterator[Reason]:
 
 
 def _speculative_chip(e: Evidence) -> Iterator[Reason]:
-    if (e.spec.chip or {}).get("speculative"):
-        yield Reason("speculative_chip", "the chip's record stands in for figures its vendor has not disclosed")
+    records = e.spec.chips or {e.spec.chip_id: e.spec.chip or {}}
+    names = sorted(chip_id for chip_id, record in records.items() if record.get("speculative"))
+    if names:
+        message = f"the record of {' and of '.join(names)} stands in for figures that its vendor has not disclosed"
+        yield Reason("speculative_chip", message)
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Reason]], ...] = (

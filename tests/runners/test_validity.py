@@ -102,3 +102,9 @@ def test_a_second_attempt_an_emulated_format_and_a_speculative_chip():
     assert codes(attempt=2) == {"retried"}
     assert codes(facts={"emulated": True}) == {"emulated_speed"}
     assert codes(spec=make_spec(chip={"speculative": True})) == {"speculative_chip"}
+
+
+def test_a_speculative_chip_anywhere_in_the_system_is_named():
+    spec = make_spec(chip={}, chips={"a": {"speculative": False}, "b": {"speculative": True}})
+    (reason,) = find_reasons(FULL, [], [], make_report(), spec)
+    assert reason.code == "speculative_chip" and "the record of b stands in" in reason.message
