@@ -39,7 +39,8 @@ class PoolLine:
 
 @dataclass(frozen=True)
 class Phase:
-    """`parts` are seconds of step time by what bounded it; `bound` is the largest in words."""
+    """`parts` are seconds of step time by what bounded it, `bound` is the largest in words; `queue_share` is how much of
+    its requests' time in the phase was waiting for it."""
 
     name: str
     seconds: float
@@ -150,7 +151,7 @@ def _sentence(pools: Sequence[PoolLine], link: str) -> str:
 
 def _bound(value: Mapping[str, Any]) -> str:
     bound = str(value.get("bound") or "")
-    return f"{bound}, and memory is full" if bound and value.get("capacity") else bound
+    return f"{bound}, and the KV cache lacked room" if bound and value.get("capacity") else bound
 
 
 def _transfers(transfers: Mapping[str, Any]) -> str:

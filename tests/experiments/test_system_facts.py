@@ -49,7 +49,7 @@ def test_an_engine_of_unlike_chips_names_each():
 def test_a_phase_tells_its_parts_and_what_bounds_it():
     prefill, decode = phases_of(FACTS)
     assert (prefill.name, prefill.bound, prefill.share("compute")) == ("prefill", "compute", 0.75)
-    assert decode.bound == "bandwidth, and memory is full"
+    assert decode.bound == "bandwidth, and the KV cache lacked room"
 
 
 def test_transfers_and_a_price_say_what_they_rest_on():

@@ -75,8 +75,8 @@ class TestPages:
         response = browser.get(f"/runs/{run.pk}/")
         page = text_of(response)
         assert "2 prefill engines on 1 × h100-sxm each → 1 decode engine on 8 × mi300x" in page
-        assert "bound by bandwidth, and memory is full" in page
-        assert "25.0 % of it went by in the queue" in page
+        assert "bound by bandwidth, and the KV cache lacked room" in page
+        assert "its requests spent 25.0 % of their time in it waiting" in page
         assert "assumed: the catalog’s prices" in page
         assert len(figure(response, "phases")["data"]) == 4
         assert page.index('id="system"') > page.index('id="results"')
