@@ -52,6 +52,25 @@ class Holder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What two models on the same chips hold together; the cache's blocks are counted as the first one's."""
+
+    chip: ChipRecord
+    shape: ModelShape
+    parallel: Parallel
+    resident_bytes: int
+    kv_bytes_per_token: float
+    kv_element_bytes: int
+
+    @classmethod
+    def both(cls, one: Holder, other: Holder) -> Held:
+        return cls(
+            one.chip, one.shape, one.parallel, one.resident_bytes + other.resident_bytes,
+            one.kv_bytes_per_token + other.kv_bytes_per_token, one.kv_element_bytes,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class KvPool:
     """Blocks of an engine, all its data-parallel groups together. A block's bytes are those of its tokens, once: copies
     on further chips do not count. `weight_bytes` and `usable_bytes` are of the fullest chip; a sequence may have as

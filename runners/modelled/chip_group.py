@@ -119,7 +119,7 @@ class ChipGroup:
         self.micro_batches = micro_batches or parallel.pp
         fmt = engine_format(weights)
         self.splitter = Splitter(shape, fmt, parallel, 8 * self.kv_element_bytes, unpacks=not self.native)
-        self._link, self._stage_link, self._collectives = link, stage_link, collectives
+        self.link, self._stage_link, self._collectives = link, stage_link, collectives
         link_bytes_per_s = link.bytes_per_s if link is not None else link_peaks(chip)[0]
         peaks = Peaks(self.chip_bytes_per_s, linear, attention, link_bytes_per_s)
         self.tuning = None if profile is None else tune(chip, fmt.name, peaks, profile)
@@ -246,7 +246,7 @@ class ChipGroup:
 
     def _speeds_here(self, tuning: Tuning) -> Speeds:
         """The tuning's speeds, over the link that joins these chips."""
-        latency_s = self._link.latency_s if self._link is not None else None
+        latency_s = self.link.latency_s if self.link is not None else None
         self._hop_s = tuning.speeds.link_latency_s if latency_s is None else latency_s
         rounds = max(math.log2(self.parallel.tp) / math.log2(CALIBRATED_GROUP), 1.0)
         return replace(tuning.speeds, link_latency_s=self._hop_s * rounds)

@@ -36,13 +36,14 @@ class CostModel(ChipGroup):
     def step(self, batch: Iterable[Share]) -> StepCost:
         """Bytes: the body's weights once (of experts those that its tokens are expected to reach), the head's once if
         anything is sampled, an embedding row per token, and the cache as `BatchCounter.count` says."""
-        return self._cost(self.counter.count(batch))
+        return self.cost_of(self.counter.count(batch))
 
     def decode_step(self, sums: DecodeSums) -> StepCost:
         """The step of a batch of decodes that are all sampled: what `step` gives for it, without looking at each."""
-        return self._cost(self.counter.count_decodes(sums))
+        return self.cost_of(self.counter.count_decodes(sums))
 
-    def _cost(self, sums: BatchSums) -> StepCost:
+    def cost_of(self, sums: BatchSums) -> StepCost:
+        """The step of a batch by its sums."""
         task = self.task_of(sums)
         parts = self.time(task)
         least_s = task.compute_s if task.compute_s > task.memory_s else task.memory_s

@@ -17,6 +17,7 @@ from runners.modelled.capacity import KvPool, plan_kv_pool
 from runners.modelled.clock import VirtualClock
 from runners.modelled.cost import CostModel
 from runners.modelled.shape import ModelShape
+from runners.modelled.speculate import SpeculativeCostModel, num_accepted
 from runners.modelled.step_model import DecodeSums, StepCost, StepModel, StepParts
 from runners.modelled.tuning import DEFAULT_PROFILE
 from runners.runtime.engine import Engine
@@ -38,21 +39,28 @@ class ModelledExecutor:
         self.max_model_len = min(cost.shape.max_model_len, pool.max_sequence_tokens)
         self.vocab_size = cost.shape.vocab_size
         self._window = cost.shape.sliding_window if cost.shape.sliding_layers else 0
+        self._speculation = cost.spec if isinstance(cost, SpeculativeCostModel) else None
         self.last_step: StepCost | None = None
+
+    @property
+    def num_lookahead_tokens(self) -> int:
+        """Drafts that a sequence may have in a step."""
+        return self._speculation.max_draft if self._speculation is not None else 0
 
     def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
         self.last_step = step = self.cost.step(batch)
         sampled = [share for share in batch if share.sample]
+        accepted = self._accept(batch)
         tokens = {
             share.request_id: make_token(share.params, share.num_output_tokens, self.vocab_size)
             for share in sampled
             if not share.params.embed
         }
         if len(tokens) == len(sampled):
-            return StepResult(tokens, step.duration_s, detail=_detail(step))
+            return StepResult(tokens, step.duration_s, detail=_detail(step), accepted=accepted)
         axis = (1.0, *[0.0] * (self.cost.shape.hidden_size - 1))
         embeddings = {share.request_id: axis for share in sampled if share.params.embed}
-        return StepResult(tokens, step.duration_s, embeddings=embeddings, detail=_detail(step))
+        return StepResult(tokens, step.duration_s, embeddings=embeddings, detail=_detail(step), accepted=accepted)
 
     def decode_steps(self, starts: Sequence[int]) -> Iterator[tuple[float, StepDetail | None]]:
         for sums in DecodeSums.each(starts, self._window):
@@ -61,6 +69,18 @@ class ModelledExecutor:
 
     def decode_tokens(self, params: SamplingParams, first_index: int, num_tokens: int) -> Sequence[int]:
         return [make_token(params, index, self.vocab_size) for index in range(first_index, first_index + num_tokens)]
+
+    def _accept(self, batch: tuple[ScheduledSequence, ...]) -> dict[str, tuple[int, ...]]:
+        """Of each sequence with drafts, the tokens after its one."""
+        accepted: dict[str, tuple[int, ...]] = {}
+        if self._speculation is None:
+            return accepted
+        for share in batch:
+            if share.num_draft_tokens:
+                params, first = share.params, share.num_output_tokens + 1
+                number = num_accepted(self._speculation, params.seed, first, share.num_draft_tokens)
+                accepted[share.request_id] = tuple(self.decode_tokens(params, first, number))
+        return accepted
 
     def now(self) -> float:
         return self.clock.now()
@@ -126,5 +146,6 @@ def build_engine(executor: ModelledExecutor, engine: EngineSpec, name: str | Non
         max_num_batched_tokens=engine.max_num_batched_tokens,
         prefix_cache=engine.prefix_cache,
         chunked_prefill=engine.scheduler.chunked_prefill,
+        num_lookahead_tokens=executor.num_lookahead_tokens,
     )
     return Engine(executor, config, name=name)

@@ -48,7 +48,7 @@ class SplitCostModel:
         """`attention` and `ffn` are tuned groups with the model's two halves, each cutting a step into `micro_batches`;
         `between` is the link of one chip of either side to the other."""
         self.shape, self.attention, self.ffn, self.between = shape, attention, ffn, between
-        self.micro_batches = micro_batches
+        self.counter, self.micro_batches = attention.counter, micro_batches
         self.weights, self.native = attention.weights, attention.native and ffn.native
         self.chips = attention.chips + ffn.chips
         self.flops_per_s = attention.flops_per_s + ffn.flops_per_s
@@ -96,12 +96,13 @@ class SplitCostModel:
         return {**one, "calibration": "uncalibrated", "calibration_scope": told, "calibration_errors": {}}
 
     def step(self, batch: Iterable[Share]) -> StepCost:
-        return self._cost(self.attention.counter.count(batch))
+        return self.cost_of(self.counter.count(batch))
 
     def decode_step(self, sums: DecodeSums) -> StepCost:
-        return self._cost(self.attention.counter.count_decodes(sums))
+        return self.cost_of(self.counter.count_decodes(sums))
 
-    def _cost(self, sums: BatchSums) -> StepCost:
+    def cost_of(self, sums: BatchSums) -> StepCost:
+        """The step of a batch by its sums."""
         attended = self.attention.task_of(sums)
         multiplied = self.ffn.task_of(BatchSums(sums.num_tokens, 0, sums.sequences, 0, 0))
         parts = self._in_turn(sums.num_tokens, self.attention.time(attended), self.ffn.time(multiplied))

@@ -5,7 +5,7 @@ Nothing here knows a chip or a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,14 +34,17 @@ class CostModelError(ValueError):
 
 
 class Share(Protocol):
-    """What a step computes of one sequence: tokens at positions `start …`, sampled after the last or not."""
+    """What a step computes of one sequence: tokens at positions `start …`, sampled after the last or not. Drafts that
+    follow them concern a cost model with a drafter alone."""
 
     @property
     def start(self) -> int: ...
     @property
-    def token_ids(self) -> tuple[int, ...]: ...
+    def token_ids(self) -> Sized: ...
     @property
     def sample(self) -> bool: ...
+    @property
+    def num_draft_tokens(self) -> int: ...
 
 
 @dataclass(slots=True)

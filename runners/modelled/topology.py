@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Literal, TypeVar
 
 from runners.chips import ChipRecord, one_chip, record_for_run, refuse_architecture
-from runners.modelled.capacity import KvPool, check_weights_fit, plan_kv_pool
+from runners.modelled.capacity import Held, Holder, KvPool, check_weights_fit, plan_kv_pool
 from runners.modelled.chip_group import ChipGroup
 from runners.modelled.cost import CostModel
 from runners.modelled.layouts import Cutter, TopologyError
@@ -22,6 +22,7 @@ from runners.modelled.links import TRANSFER_SHARE, Link, find_link, is_stated
 from runners.modelled.parallel import Parallel
 from runners.modelled.profiles import ENGINE_PROFILES
 from runners.modelled.shape import ModelShape
+from runners.modelled.speculate import SpeculativeCostModel, Target, drafter_of
 from runners.modelled.split import SplitCostModel, attention_half, ffn_half
 from runners.modelled.step_model import StepModel
 from runners.modelled.system_plan import BETWEEN, PoolPlan, Role, SystemPlan, Transfer
@@ -112,13 +113,10 @@ class _Planner:
         assert wanted.attention is not None and wanted.ffn is not None
         attention = self._side("attention", wanted.attention, attention_half(self._shape))
         ffn = self._side("ffn", wanted.ffn, ffn_half(self._shape))
-        kv = self._kv_pool(attention)
-        check_weights_fit(ffn)
         between = find_link(attention.chip, ffn.chip, wanted.link, self._stated, within=False)
         self._links[BETWEEN] = between
         cost = SplitCostModel(self._shape, attention, ffn, between, wanted.micro_batches)
-        pool = replace(self._engine_pool("serve", cost, attention.parallel, kv), ffn=ffn.parallel)
-        return self._system((pool,), None)
+        return self._system((replace(self._engines("serve", cost, attention), ffn=ffn.parallel),), None)
 
     def _side(self, has: Literal["attention", "ffn"], wanted: PoolSpec, half: ModelShape) -> ChipGroup:
         """All chips of one side: as many groups of attention, or as wide a split of the rest, as `count` chips make."""
@@ -182,7 +180,7 @@ class _Planner:
 
         def make(parallel: Parallel) -> PoolPlan:
             cost = self._group(CostModel, record, self._shape, parallel, cutter)
-            return self._engine_pool(role, cost, parallel, self._kv_pool(cost))
+            return self._engines(role, cost, cost)
 
         return cutter.settle(layout, count, self._offered(chip_id), make)[1]
 
@@ -208,8 +206,23 @@ class _Planner:
             self._links[f"stages of {chip_id}"] = stage_link
         return group
 
-    def _kv_pool(self, group: ChipGroup) -> KvPool:
-        return plan_kv_pool(group, self._engine.block_size, self._engine.max_num_seqs, self._longest)
+    def _kv_pool(self, holder: Holder) -> KvPool:
+        return plan_kv_pool(holder, self._engine.block_size, self._engine.max_num_seqs, self._longest)
+
+    def _engines(self, role: Role, target: Target, group: ChipGroup) -> PoolPlan:
+        """Those with their cache on the chips of `group`; what drafts is there too. A prefill engine has no use for it."""
+        spec = self._engine.speculation
+        if spec.kind == "none" or role == "prefill":
+            return self._engine_pool(role, target, group.parallel, self._kv_pool(group))
+        if spec.kind == "self" and isinstance(target, SplitCostModel):
+            raise TopologyError("engine.speculation.kind", "no chip has a whole layer that could draft, as attention "
+                                "and FFN lie apart", "none, ngram, draft")  # fmt: skip
+        kv_cache = self._engine.kv_cache
+        drafter = drafter_of(spec, group, self._shape, self._draft, self._profile, kv_cache)
+        apart = spec.kind == "draft"
+        held = Held.both(group, drafter) if apart and drafter is not None else group
+        cost = SpeculativeCostModel(target, drafter, spec, computes_prompts=apart)
+        return self._engine_pool(role, cost, group.parallel, self._kv_pool(held))
 
     def _engine_pool(self, role: Role, cost: StepModel, parallel: Parallel, kv: KvPool) -> PoolPlan:
         longest = min(self._shape.max_model_len, kv.max_sequence_tokens)

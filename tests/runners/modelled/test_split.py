@@ -38,7 +38,7 @@ def made(shape: ModelShape, micro_batches: int, link: Link = FAST, ffn: Parallel
             parallel=parallel,
             micro_batches=micro_batches,
             collectives=0 if parallel.ep > 1 else 1,
-        )  # fmt: skip
+        )
         for half, parallel in ((attention_half(shape), Parallel()), (ffn_half(shape), ffn))
     ]
     return SplitCostModel(shape, *sides, link, micro_batches)
