@@ -39,7 +39,7 @@ class PoolLine:
 
 @dataclass(frozen=True)
 class Phase:
-    """`parts` are seconds of step time by what bounded it, `bound` is the largest in words; `queue_share` is how much of
+    """`parts` are seconds of step time by what bounded it, `bound` is the largest in words, `queue_share` how much of
     its requests' time in the phase was waiting for it."""
 
     name: str

@@ -72,7 +72,7 @@ def heat_figure(
     frame = layout(
         xaxis={"title": {"text": plain(plane.x)}, "type": "category", "showgrid": False},
         yaxis={"title": {"text": plain(plane.y)}, "type": "category", "showgrid": False},
-        annotations=_empty_cells(cells, plane, metric, words),
+        annotations=_empty_cells(cells, metric, words),
     )
     figure = as_json(go.Figure([trace], frame))
     figure["layout"]["meta"] = {"metric": name_of(metric)}
@@ -99,17 +99,18 @@ def _why_empty(trial: Mapping[str, Any]) -> str:
     return "not measured" if any(run["valid"] for run in runs) else f"invalid<br>{len(runs)} run{'s' * (len(runs) > 1)}"
 
 
-def _empty_cells(cells: Any, plane: Plane, metric: str, words: Any) -> list[dict[str, Any]]:
-    """Plotly writes no text into cells without a value."""
+def _empty_cells(cells: Any, metric: str, words: Any) -> list[dict[str, Any]]:
+    """Plotly writes no text into cells without a value. By the place of each cell: it takes a name that looks like a
+    number for a place."""
     return [
         {
-            "x": plain(setting_value(x)),
-            "y": plain(setting_value(y)),
+            "x": across,
+            "y": up,
             "text": words(one),
             "showarrow": False,
             "font": {"size": 10},
         }
-        for row, y in zip(cells, plane.y_values, strict=True)
-        for one, x in zip(row, plane.x_values, strict=True)
+        for up, row in enumerate(cells)
+        for across, one in enumerate(row)
         if one is None or not one["metrics"].get(metric)
     ]

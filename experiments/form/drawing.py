@@ -112,7 +112,7 @@ class Drawing:
             if isinstance(found, list | dict):
                 value, state = "", "text"
             else:
-                value = "" if found is None else setting_value(found)
+                value = "" if found is None else typed(found)
         if path in self.axes:
             value, state = "", "compared"
         if options and value and value not in {option.value for option in options}:
@@ -121,6 +121,14 @@ class Drawing:
 
     def errors(self, path: str) -> tuple[str, ...]:
         return tuple(fault.message for fault in self._faults if fault.field == path)
+
+
+def typed(value: Any) -> str:
+    """A value as one would type it: large and small numbers with their exponent."""
+    short = f"{value:g}" if isinstance(value, float) else ""
+    if "e" in short and float(short) == value:
+        return short.replace("e+", "e").replace("e-0", "e-")
+    return setting_value(value)
 
 
 def option_of(choice: Any) -> Option:

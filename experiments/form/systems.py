@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.form.drawing import Drawing
+from experiments.form.drawing import Drawing, typed
 from experiments.form.kinds import NONE, keys_in_use, kinds_in_use, read, usual
 from experiments.form.offer import Offer
 from experiments.form.parts import Field, Group
 from experiments.form.settings import leaves
-from runners.display import setting_value
 from runners.spec import ShapeSpec
 from runners.spec.placement import ROLES
 
@@ -38,7 +37,7 @@ def shape_groups(drawing: Drawing, offer: Offer) -> list[Group]:
         path = f"model.shape.{key}"
         if key != "like":
             stands = usual(path, drawing.document)
-            fields.append(drawing.setting(path, key, default="" if stands is None else setting_value(stands)))
+            fields.append(drawing.setting(path, key, default="" if stands is None else typed(stands)))
     return [Group("Shape of the model", tuple(fields), "random weights; empty is as the model it is like, or as usual")]
 
 

@@ -52,7 +52,7 @@ def test_a_map_of_nothing_but_bands_is_drawn():
 def test_what_has_no_colour_is_written_into_its_cell():
     figure = heat_figure(TRIALS, PLANE, "ttft")
     written = {(one["x"], one["y"]): one["text"] for one in figure["layout"]["annotations"]}
-    assert written == {("2", "x"): "invalid<br>2 runs", ("1", "y"): "waiting", ("2", "y"): "left out"}
+    assert written == {(1, 0): "invalid<br>2 runs", (0, 1): "waiting", (1, 1): "left out"}
 
 
 def test_true_and_one_are_different_settings():
