@@ -20,6 +20,7 @@ from runners.load.system import Clock, Ended
 from runners.modelled.fleet_engine import TimedEngine
 from runners.modelled.fleet_router import Router
 from runners.modelled.fleet_transfer import KvLinks
+from runners.modelled.phases import PhaseSums
 from runners.runtime.engine import Engine
 from runners.runtime.outputs import RequestTiming, TokenOutput
 from runners.runtime.sequence import ReceivedKV, SamplingParams
@@ -95,7 +96,7 @@ class Fleet:
             engine.start(until_s)
 
     def advance(self, t_s: float) -> Sequence[Ended]:
-        ended = [self._pass_on(done, t_s) for engine in self._engines if (done := engine.advance(t_s)) is not None]
+        ended = [self._pass_on(done) for engine in self._engines if (done := engine.advance(t_s)) is not None]
         while self._later and self._later[0][0] <= t_s:
             heappop(self._later)[2]()
         return ended
@@ -106,6 +107,11 @@ class Fleet:
     def kv_blocks(self) -> KVBlocks:
         parts = [engine.engine.kv_blocks() for engine in self._engines]
         return parts[0] if len(parts) == 1 else _add_up(parts)
+
+    @property
+    def phase_sums(self) -> list[PhaseSums]:
+        """What the steps of each engine were bound by."""
+        return [engine.sums for engine in self._engines]
 
     def check_integrity(self) -> None:
         """Raise BlockAccountingError unless every block of every engine is accounted for."""
@@ -132,20 +138,22 @@ class Fleet:
         chosen.cut(now_s)
         return chosen
 
-    def _pass_on(self, ended: Ended, t_s: float) -> Ended:
+    def _pass_on(self, ended: Ended) -> Ended:
         """What a client sees of it: a request that goes on elsewhere has not finished."""
-        if not self._decode or not ended.finished:
+        if not ended.finished:
             return ended
-        finished = []
+        finished, sums = [], self._engines[ended.engine].sums
         for token in ended.finished:
             passed = self._passed.get(token.request_id)
+            _count_waiting(sums, token.timing, decodes_alone=passed is not None and passed.prefilled is not None)
             if passed is None:
                 finished.append(token)
             elif passed.prefilled is None:
                 self._send(token, passed)
             else:
                 del self._passed[token.request_id]
-                finished.append(replace(token, timing=_joined(passed.prefilled, token.timing)))
+                timing = _joined(passed.prefilled, token.timing)
+                finished.append(TokenOutput(token.request_id, token.token_id, token.finish_reason, timing))
         return replace(ended, finished=finished)
 
     def _send(self, token: TokenOutput, passed: _Passed) -> None:
@@ -192,6 +200,18 @@ def _prompt_alone(params: SamplingParams) -> SamplingParams:
     if params.max_tokens == 1:
         return params
     return replace(params, max_tokens=1, min_tokens=min(params.min_tokens, 1))
+
+
+def _count_waiting(sums: PhaseSums, timing: RequestTiming | None, decodes_alone: bool) -> None:
+    """How long a request that has ended in an engine waited there before each phase, and took with that."""
+    assert timing is not None and timing.scheduled_first_s is not None and timing.prefill_done_s is not None
+    queued_s, finished_s = timing.queued_s, timing.finished_s
+    waited_s = timing.scheduled_first_s - queued_s
+    if decodes_alone:
+        sums.wait("decode", waited_s, finished_s - queued_s)
+        return
+    sums.wait("prefill", waited_s, timing.prefill_done_s - queued_s)
+    sums.wait("decode", 0.0, finished_s - timing.prefill_done_s)
 
 
 def _joined(prefill: RequestTiming, decode: RequestTiming | None) -> RequestTiming:

@@ -24,7 +24,8 @@ def build(plan: SystemPlan, engine: EngineSpec, *, coalesce: bool = True) -> Fle
         for place in range(pool.engines):
             executor = ModelledExecutor(pool.cost, pool.kv, engine.block_size, clock)
             name = f"{pool.role}-{place}" if several else None
-            engines.append(TimedEngine(next(numbers), build_engine(executor, engine, name), coalesce))
+            pool_name = pool.role if len(plan.pools) > 1 else None
+            engines.append(TimedEngine(next(numbers), build_engine(executor, engine, name), coalesce, pool_name))
         return engines
 
     pools = {pool.role: make(pool) for pool in plan.pools}

@@ -12,6 +12,8 @@ from bisect import bisect_left
 
 from runners.events import Step
 from runners.load.system import Ended
+from runners.modelled.executor import ModelledDetail, ModelledExecutor
+from runners.modelled.phases import PhaseSums
 from runners.runtime.engine import Engine
 from runners.runtime.outputs import StepOutput, TokenOutput
 from runners.runtime.steady import SteadyPlan
@@ -19,11 +21,13 @@ from runners.runtime.steady import SteadyPlan
 
 class TimedEngine:
     """An engine and what it is in the middle of. `number` is its place in the system; `num_promised_tokens` are of
-    requests that are on their way to it. With `coalesce` off every step is taken for itself."""
+    requests that are on their way to it; `sums` are what its steps were bound by. With `coalesce` off every step is
+    taken for itself."""
 
-    def __init__(self, number: int, engine: Engine, coalesce: bool = True) -> None:
+    def __init__(self, number: int, engine: Engine, coalesce: bool = True, pool: str | None = None) -> None:
         self.number = number
         self.engine = engine
+        self.sums = PhaseSums(engine.config.max_num_seqs, engine.config.max_num_batched_tokens, pool)
         self.num_promised_tokens = 0
         self._coalesce = coalesce
         self._current: _OneStep | _AlikeSteps | None = None
@@ -46,11 +50,14 @@ class TimedEngine:
             return
         plan = self.engine.plan_steady(until_s) if self._coalesce else None
         if plan is not None:
-            self._current = _AlikeSteps(self.engine, plan)
+            self._current = _AlikeSteps(self.engine, plan, self.sums)
         else:
             output = self.engine.step()
             assert output is not None, "an engine with work steps"
             self._current = _OneStep(output)
+            executor = self.engine.executor
+            assert isinstance(executor, ModelledExecutor) and executor.last_step is not None
+            self.sums.add(executor.last_step.parts, output.step)
 
     def catch_up(self, t_s: float) -> None:
         """Let the engine be as the step leaves it that goes on at `t_s`."""
@@ -107,9 +114,10 @@ class _OneStep:
 class _AlikeSteps:
     """Steps of one batch, timed together. The engine has taken the first ones, and of those some were told."""
 
-    def __init__(self, engine: Engine, plan: SteadyPlan) -> None:
+    def __init__(self, engine: Engine, plan: SteadyPlan, sums: PhaseSums) -> None:
         self._engine = engine
         self._plan = plan
+        self._sums = sums
         self._starts_s = [start_s for start_s, _, _ in plan.timed]
         self._ends_s = [start_s + duration_s for start_s, duration_s, _ in plan.timed]
         self._taken: list[Step] = []
@@ -144,7 +152,11 @@ class _AlikeSteps:
             return
         output = self._engine.take_steady(self._plan, upto)
         assert self._plan.num_taken == upto, "a modelled token never stops a sequence"
-        self._taken.extend(output.events(self._engine.numbers))
+        steps = list(output.events(self._engine.numbers))
+        for step, taken in zip(steps, output.steps, strict=True):
+            assert isinstance(taken.detail, ModelledDetail) and taken.detail.parts is not None
+            self._sums.add(taken.detail.parts, step)
+        self._taken.extend(steps)
         self._tokens = self._tokens or dict.fromkeys(output.tokens, 1)
         self._finished = output.finished
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from runners.modelled.executor import ModelledExecutor
 from runners.modelled.fleet import Fleet
+from runners.modelled.phases import phase_facts
 from runners.modelled.topology import SystemPlan
 
 FIRST_TOKEN = "ttft"
@@ -24,6 +25,8 @@ def system_facts(plan: SystemPlan, fleet: Fleet) -> dict[str, Any]:
         facts |= _joined([pool.facts() for pool in pools])
     return facts | {
         "system": plan.facts(),
+        "phases": phase_facts(fleet.phase_sums),
+        "energy": {"source": "modelled"},
         "transfers": fleet.links.facts() if fleet.links is not None else None,
         "usd_per_hour": plan.usd_per_hour,
     }
