@@ -19,16 +19,18 @@ from runners.modelled.cost import CostModel
 from runners.modelled.shape import ModelShape
 from runners.modelled.speculate import SpeculativeCostModel, num_accepted
 from runners.modelled.step_model import DecodeSums, StepCost, StepModel, StepParts
+from runners.modelled.tier_loads import cache_tiers, tiers_by_name, with_loads
 from runners.modelled.tuning import DEFAULT_PROFILE
 from runners.runtime.engine import Engine
 from runners.runtime.executor import ScheduledSequence, StepDetail, StepResult
 from runners.runtime.scheduler import SchedulerConfig
 from runners.runtime.sequence import SamplingParams
-from runners.spec import EngineSpec
+from runners.spec import EngineSpec, TierSpec
 
 
 class ModelledExecutor:
-    """Implements Executor and SteadyExecutor of runners.runtime.executor on a virtual clock."""
+    """Implements Executor and SteadyExecutor of runners.runtime.executor on a virtual clock. `tiers` are those that its
+    engine loads cached prefixes from."""
 
     def __init__(self, cost: StepModel, pool: KvPool, block_size: int, clock: VirtualClock) -> None:
         self.cost = cost
@@ -39,6 +41,7 @@ class ModelledExecutor:
         self.max_model_len = min(cost.shape.max_model_len, pool.max_sequence_tokens)
         self.vocab_size = cost.shape.vocab_size
         self._window = cost.shape.sliding_window if cost.shape.sliding_layers else 0
+        self.tiers: dict[str, TierSpec] = {}
         self._speculation = cost.spec if isinstance(cost, SpeculativeCostModel) else None
         self.last_step: StepCost | None = None
 
@@ -48,7 +51,11 @@ class ModelledExecutor:
         return self._speculation.max_draft if self._speculation is not None else 0
 
     def execute(self, batch: tuple[ScheduledSequence, ...]) -> StepResult:
-        self.last_step = step = self.cost.step(batch)
+        step = self.cost.step(batch)
+        if self.tiers:
+            loads = [load for share in batch for load in share.loaded]
+            step = with_loads(step, loads, self.tiers, self.pool.block_bytes / self.block_size, self.cost.idle_w)
+        self.last_step = step
         sampled = [share for share in batch if share.sample]
         accepted = self._accept(batch)
         tokens = {
@@ -140,12 +147,15 @@ def build(
 
 
 def build_engine(executor: ModelledExecutor, engine: EngineSpec, name: str | None = None) -> Engine:
-    """The serving engine over it, scheduled as the spec says; `name` tells it from others of its run."""
+    """The serving engine over it, scheduled as the spec says; `name` tells it from others of its run. Lets the executor
+    know the tiers of the engine's prefix cache."""
+    executor.tiers = tiers_by_name(engine.prefix_tiers)
     config = SchedulerConfig(
         max_num_seqs=engine.max_num_seqs,
         max_num_batched_tokens=engine.max_num_batched_tokens,
         prefix_cache=engine.prefix_cache,
         chunked_prefill=engine.scheduler.chunked_prefill,
         num_lookahead_tokens=executor.num_lookahead_tokens,
+        prefix_tiers=cache_tiers(engine.prefix_tiers, executor.pool),
     )
     return Engine(executor, config, name=name)

@@ -26,6 +26,7 @@ from runners.modelled.speculate import SpeculativeCostModel, Target, drafter_of
 from runners.modelled.split import SplitCostModel, attention_half, ffn_half
 from runners.modelled.step_model import StepModel
 from runners.modelled.system_plan import BETWEEN, PoolPlan, Role, SystemPlan, Transfer
+from runners.modelled.tier_loads import cache_tiers
 from runners.precision import BYTES_PER_KV
 from runners.spec import EngineSpec, Layout, PlacementSpec, PoolSpec, RunSpec
 from runners.spec.run import NodeLink
@@ -210,7 +211,7 @@ class _Planner:
         return plan_kv_pool(holder, self._engine.block_size, self._engine.max_num_seqs, self._longest)
 
     def _engines(self, role: Role, target: Target, group: ChipGroup) -> PoolPlan:
-        """Those with their cache on the chips of `group`; what drafts is there too. A prefill engine has no use for it."""
+        """Those with their cache on the chips of `group`, beside what drafts, for which a prefill engine has no use."""
         spec = self._engine.speculation
         if spec.kind == "none" or role == "prefill":
             return self._engine_pool(role, target, group.parallel, self._kv_pool(group))
@@ -225,6 +226,7 @@ class _Planner:
         return self._engine_pool(role, cost, group.parallel, self._kv_pool(held))
 
     def _engine_pool(self, role: Role, cost: StepModel, parallel: Parallel, kv: KvPool) -> PoolPlan:
+        cache_tiers(self._engine.prefix_tiers, kv)  # Raises for one that is too small.
         longest = min(self._shape.max_model_len, kv.max_sequence_tokens)
         return PoolPlan(role, 1, cost, kv, parallel, cost.chip_ids, cost.chips, cost.idle_w, longest)
 
