@@ -1,4 +1,8 @@
-"""Every chip of the catalog in a modelled run of a small model: it ends, and its figures lie inside physics."""
+"""Every chip of the catalog in a modelled run of a small model: it ends, and its figures lie inside physics.
+
+A record of a rack or of pooled wafers runs as one of its chips, as many as a placement takes; one of unlike chips as a
+system of its parts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,9 @@ from runners.chips import (
     ChipRecord,
     NotModellable,
     band_of,
+    in_sram,
     load_catalog,
+    one_chip,
     read_record,
     record_for_run,
     refuse_architecture,
@@ -19,8 +25,8 @@ from runners.chips import (
 from runners.events import AnyEvent, RequestRecord, Step
 from runners.load.virtual import run
 from runners.modelled.cost import CostModelError
-from runners.modelled.executor import build, build_engine
-from runners.modelled.fleet import one_engine
+from runners.modelled.fleet_build import build
+from runners.modelled.topology import plan_system
 from runners.spec import CostSpec, EngineSpec, ModelRef, PlacementSpec, RunSpec, SloSpec, WorkloadSpec
 
 CATALOG = {record.chip_id: record for record in load_catalog()}
@@ -45,7 +51,8 @@ WEIGHTS = 4 * LAYER_WEIGHTS + 512 * 8192
 NARROW = {"groq3-lpu", "groq3-lpx", "dmatrix-corsair", "dmatrix-raptor", "tensordyne-napier"}
 
 
-def play(record: ChipRecord, weights: str) -> list[AnyEvent]:
+def play(record: ChipRecord, weights: str, others: Iterable[ChipRecord] = (), *, guess: bool = False,
+         **placement: Any) -> list[AnyEvent]:  # fmt: skip
     workload = {
         "kind": "synthetic",
         "input_len": {"dist": "uniform", "min_tokens": 20, "max_tokens": 60},
@@ -57,13 +64,13 @@ def play(record: ChipRecord, weights: str) -> list[AnyEvent]:
     spec = RunSpec(
         run_id=1, experiment_id=1, trial_index=0, repeat=0, seed=5, settings={},
         model=ModelRef(name="small", sha256="0", shape=SHAPE), chip_id=record.chip_id,
-        engine=EngineSpec.model_validate({"weights": weights, "max_num_seqs": 4}),
-        placement=PlacementSpec(), workload=WorkloadSpec.model_validate(workload), slo=SloSpec(), cost=CostSpec(),
-        time_limit_s=900, code_revision="test",
+        chips={one.chip_id: one.model_dump(mode="json") for one in (record, *others)},
+        chip=record.model_dump(mode="json"), engine=EngineSpec.model_validate({"weights": weights, "max_num_seqs": 4}),
+        placement=PlacementSpec.model_validate(placement), workload=WorkloadSpec.model_validate(workload),
+        slo=SloSpec(), cost=CostSpec(), time_limit_s=900, code_revision="test", allow_speculative=guess,
     )  # fmt: skip
-    executor = build(record, spec.model.shape, spec.engine)
     events: list[AnyEvent] = []
-    run(spec, one_engine(build_engine(executor, spec.engine), executor.clock), events.extend, wall=lambda: 1.7e9)
+    run(spec, build(plan_system(spec), spec.engine), events.extend, wall=lambda: 1.7e9)
     return events
 
 
@@ -77,6 +84,7 @@ def check_physics(record: ChipRecord, events: Iterable[AnyEvent], weights: str) 
     finished = [event for event in told if isinstance(event, RequestRecord)]
     assert [one.output_tokens for one in finished if one.status == "ok"] == [12] * 6
     bytes_per_weight = {"bf16": 2, "int8": 1}[weights]
+    record = one_chip(record)
     bandwidth = record.memory.bandwidth_bytes_per_s
     fastest = max(rate for rate in record.dense_tflops.values() if rate is not None) * 1e12
     assert bandwidth is not None
@@ -101,7 +109,7 @@ def test_a_chip_is_either_disclosed_or_stood_in_for_or_never_run() -> None:
 
 @pytest.mark.parametrize("chip_id", DISCLOSED)
 def test_a_disclosed_chip_completes_a_run_inside_physics(chip_id: str) -> None:
-    record = record_for_run(CATALOG[chip_id], allow_speculative=False)
+    record = CATALOG[chip_id]
     weights = weights_of(record)
     check_physics(record, play(record, weights), weights)
 
@@ -113,10 +121,36 @@ def test_an_undisclosed_chip_runs_only_where_speculation_is_allowed_and_says_its
         record_for_run(record, allow_speculative=False)
     standing_in = record_for_run(record, allow_speculative=True)
     weights = weights_of(record)
-    check_physics(standing_in, play(standing_in, weights), weights)
+    check_physics(standing_in, play(record, weights, guess=True), weights)
     band = band_of(standing_in)
     assert band is not None and band["fields"] and band["low_x"] < 1 < band["high_x"] and band["basis"]
     assert standing_in.speculative
+
+
+@pytest.mark.parametrize(
+    ("composite", "disaggregate"),
+    [
+        ("composite-rubin-lpx", {"kind": "attention_ffn", "attention": {"chip": "vr-nvl72"},
+                                 "ffn": {"chip": "groq3-lpx", "count": 4}}),
+        ("composite-trainium-wse", {"kind": "prefill_decode", "prefill": {"chip": "trainium3", "count": 2},
+                                    "decode": {"chip": "wse3"}}),
+    ],
+)  # fmt: skip
+def test_a_system_of_unlike_chips_runs_as_its_parts(composite: str, disaggregate: dict[str, Any]) -> None:
+    whole = CATALOG[composite].system
+    named = PlacementSpec.model_validate({"disaggregate": disaggregate}).chips("any")
+    assert whole is not None and {part.chip_id for part in whole.parts} == set(named)
+    records = [CATALOG[chip_id] for chip_id in named]
+    weights = "int8" if NARROW & set(named) else "bf16"
+    events = play(records[0], weights, records[1:], disaggregate=disaggregate)
+    finished = [event for event in events if isinstance(event, RequestRecord)]
+    assert [one.output_tokens for one in finished if one.status == "ok"] == [12] * 6
+    assert all(event.bound and event.duration_s > 0 for event in events if isinstance(event, Step))
+
+
+def test_a_chip_runs_out_of_its_sram_where_its_record_says_so() -> None:
+    record = in_sram(CATALOG["dmatrix-corsair"])
+    check_physics(record, play(record, "int8"), "int8")
 
 
 @pytest.mark.parametrize("chip_id", NEVER)
@@ -151,6 +185,6 @@ def test_a_chip_for_transformers_alone_refuses_a_model_with_other_layers() -> No
 
 @pytest.mark.parametrize("chip_id", sorted(NARROW))
 def test_a_chip_without_wide_units_refuses_16_bit_weights_and_says_what_it_has(chip_id: str) -> None:
-    record = record_for_run(CATALOG[chip_id], allow_speculative=True)
+    record = CATALOG[chip_id]
     with pytest.raises(CostModelError, match=f"{chip_id}: dense_tflops has no units for bf16 weights, only (fp8|int8)"):
-        play(record, "bf16")
+        play(record, "bf16", guess=True)
