@@ -28,7 +28,7 @@ from runners.runtime.sampling.limits import check_sampling
 from runners.runtime.sampling.structure import StructureState
 from runners.runtime.scheduler import Schedule, Scheduler, SchedulerConfig
 from runners.runtime.sequence import ReceivedKV, SamplingParams, Sequence, SequenceState
-from runners.runtime.steady import SteadyBatch, SteadyOutput, SteadyPlan, TimedStep, find_steady_batch
+from runners.runtime.steady import SteadyOutput, SteadyPlan, plan_steady
 from runners.runtime.step_update import ExecutorContractError, StepUpdate, check_result, finish_reason, timing_of
 
 __all__ = [
@@ -178,37 +178,20 @@ class Engine:
         the same state, if the caller moves the executor's clock to the end of the last step and takes the events'
         indices from `numbers`.
         """
-        batch = self._find_steady_batch()
-        timed = batch.time_steps(self.executor.now(), until_s) if batch else []
-        return self._take_steps(batch, timed) if batch and timed else None
+        plan = self.plan_steady(until_s)
+        return self.take_steady(plan, len(plan.timed)) if plan is not None else None
 
     def plan_steady(self, until_s: float = inf) -> SteadyPlan | None:
         """The steps that `run_steady` would take if no stop token came; takes none of them."""
-        batch = self._find_steady_batch()
-        timed = batch.time_steps(self.executor.now(), until_s) if batch else []
-        return SteadyPlan(timed, batch) if timed else None
+        executor = self._steady_executor
+        return plan_steady(self._scheduler, executor, executor.now(), until_s) if executor is not None else None
 
     def take_steady(self, plan: SteadyPlan, upto: int) -> SteadyOutput:
         """Take the first `upto` steps of a plan from `plan_steady`, but for those that were taken already; up to one
-        whose stop token ends a sequence. In between, nothing else may have been done with the engine."""
-        batch, plan.batch = plan.batch, None
-        if batch is None:
-            assert self._steady_executor is not None, "it planned them"
-            batch = SteadyBatch(self._scheduler, self._steady_executor)
-        output = self._take_steps(batch, plan.timed[plan.num_taken : upto])
-        plan.num_taken += len(output.steps)
-        return output
-
-    def _find_steady_batch(self) -> SteadyBatch | None:
-        executor = self._steady_executor
-        return find_steady_batch(self._scheduler, executor) if executor is not None else None
-
-    def _take_steps(self, batch: SteadyBatch, timed: list[TimedStep]) -> SteadyOutput:
-        num_steps = batch.draw_tokens(len(timed))
-        steps = [batch.take_step(number, *timed[number]) for number in range(num_steps)]
-        tokens, waiting = batch.settle(num_steps), len(self._scheduler.waiting)
-        finished = self._end_steady(batch.sequences, steps[-1].end_s)
-        return SteadyOutput(tuple(steps), tokens, finished, waiting, self.name)
+        whose stop token ends a sequence. Since it was planned, nothing else may have been done with the engine."""
+        steps, tokens = plan.take(upto)
+        waiting, finished = len(self._scheduler.waiting), self._end_steady(plan.sequences, steps[-1].end_s)
+        return SteadyOutput(steps, tokens, finished, waiting, self.name)
 
     def stats(self) -> EngineStats:
         holders = self._scheduler.holders()

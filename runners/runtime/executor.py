@@ -90,6 +90,8 @@ class SteadyExecutor(Protocol):
     """What an executor also offers whose decode steps depend on nothing but the sequences' lengths, so that the engine
     can take several at once. Both methods are pure, and say just what `execute` would."""
 
+    def now(self) -> float: ...
+
     def decode_steps(self, starts: Sequence[int]) -> Iterator[tuple[float, StepDetail | None]]:
         """Duration and detail of a step in which each sequence decodes one token, at position `starts[i]`; then of the
         step after it, at `starts[i] + 1`; and so on without end."""

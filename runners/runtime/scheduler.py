@@ -321,8 +321,10 @@ class Scheduler:
 
     def publish_full_blocks(self, sequence: Sequence) -> None:
         """Offer what the sequence has filled since the last time to the prefix cache."""
-        size = self.pool.block_size
-        for index in range(sequence.num_published_blocks, sequence.num_computed_tokens // size):
+        size, first = self.pool.block_size, sequence.num_published_blocks
+        if sequence.num_computed_tokens < (first + 1) * size:
+            return
+        for index in range(first, sequence.num_computed_tokens // size):
             table = sequence.block_table
             parent = table[index - 1] if index else None
             block = self.pool.publish(table[index], parent, sequence.tokens(index * size, (index + 1) * size))

@@ -150,9 +150,13 @@ class Sequence:
     tier_hits: tuple[TierLoad, ...] = ()
     keep_kv: bool = False
     looks_back: bool = field(init=False)
+    looks_beyond_lengths: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.looks_back = self.params.looks_back  # once, as each step asks
+        # Once, as each step asks.
+        params = self.params
+        self.looks_back = params.looks_back
+        self.looks_beyond_lengths = self.looks_back or params.logprobs is not None or self.structure is not None
 
     @property
     def num_tokens(self) -> int:

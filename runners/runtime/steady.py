@@ -13,7 +13,7 @@ change that, so that there are no runs where one may come.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +21,8 @@ from runners.events import Step
 from runners.runtime.executor import SteadyExecutor, StepDetail
 from runners.runtime.outputs import StepOutput, TokenOutput
 from runners.runtime.scheduler import Scheduler
-from runners.runtime.sequence import Sequence
+from runners.runtime.sequence import SamplingParams
+from runners.runtime.sequence import Sequence as EngineSequence
 
 _NO_DETAIL = StepDetail()
 
@@ -55,7 +56,7 @@ class SteadyOutput:
     """
 
     steps: tuple[SteadyStep, ...]
-    tokens: Mapping[str, tuple[int, ...]]
+    tokens: Mapping[str, Sequence[int]]
     finished: tuple[TokenOutput, ...]
     waiting: int
     engine: str | None = None
@@ -96,72 +97,93 @@ class SteadyOutput:
             yield StepOutput(event, tuple(tokens))
 
 
-class SteadyBatch:
-    """The batch of a run, and its blocks as step after step fills them. Steps are numbered from 0."""
+class SteadyPlan:
+    """Steps of one batch that an engine is to take next: `timed` are all of them, the first `num_taken` it has taken.
 
-    def __init__(self, scheduler: Scheduler, executor: SteadyExecutor) -> None:
+    Steps are numbered from 0. While a plan is being taken nothing else may be done with its engine, but to release
+    blocks that finished requests kept.
+    """
+
+    def __init__(self, scheduler: Scheduler, executor: SteadyExecutor, start_s: float, until_s: float) -> None:
         self.sequences = tuple(scheduler.running)
-        self.most_steps = min(seq.params.max_tokens - len(seq.output_ids) for seq in self.sequences)
+        self.num_taken = 0
         self._scheduler = scheduler
         self._executor = executor
         self._pool = scheduler.pool
+        self._starts = [sequence.num_computed_tokens for sequence in self.sequences]
+        self._lacking: list[EngineSequence] = []
+        self._filling: dict[int, list[EngineSequence]] = defaultdict(list)
         size = self._pool.block_size
-        self._lacking = [seq for seq in self.sequences if len(seq.block_table) * size < seq.num_tokens]
-        self._filling: dict[int, list[Sequence]] = defaultdict(list)
-        for sequence in self.sequences:
-            self._filling[-sequence.num_tokens % size].append(sequence)
-        self._num_computed = [seq.num_computed_tokens for seq in self.sequences]
-        self._num_output = [len(seq.output_ids) for seq in self.sequences]
-        self._sum_computed = sum(seq.num_computed_tokens for seq in scheduler.holders())
-        self._sum_blocks = sum(len(seq.block_table) for seq in scheduler.holders())
+        for sequence, start in zip(self.sequences, self._starts, strict=True):
+            self._filling[(-start - 1) % size].append(sequence)
+            if len(sequence.block_table) * size <= start:
+                self._lacking.append(sequence)
+        self._num_blocks = sum([len(sequence.block_table) for sequence in self.sequences])
+        self._num_computed = sum(self._starts)
+        self.timed = self._time_steps(start_s, until_s)
 
-    def time_steps(self, start_s: float, until_s: float) -> list[TimedStep]:
-        """Each step that starts before `until_s` and finds its blocks."""
+    def take(self, upto: int) -> tuple[tuple[SteadyStep, ...], dict[str, Sequence[int]]]:
+        """Take the first `upto` steps, but for those that were taken, up to one whose stop token ends a sequence. Gives
+        them, and their tokens by request."""
+        first = self.num_taken
+        tokens, num_steps = self._draw_tokens(min(upto, len(self.timed)) - first)
+        kept = self._scheduler.kept.values()
+        kept_tokens = sum(sequence.num_computed_tokens for sequence in kept)
+        kept_blocks = sum(len(sequence.block_table) for sequence in kept)
+        steps = tuple([self._take_step(number, kept_tokens, kept_blocks) for number in range(first, first + num_steps)])
+        self.num_taken += num_steps
+        for sequence, start in zip(self.sequences, self._starts, strict=True):
+            sequence.num_computed_tokens = start + self.num_taken
+        return steps, tokens
+
+    def _time_steps(self, start_s: float, until_s: float) -> list[TimedStep]:
+        """Each step that starts before `until_s` and finds its blocks, up to the first that ends a sequence."""
         timed: list[TimedStep] = []
+        most = min([sequence.params.max_tokens - len(sequence.output_ids) for sequence in self.sequences])
         room = self._pool.num_free + self._pool.num_cached
-        durations = self._executor.decode_steps(self._num_computed)
-        while start_s < until_s and len(timed) < self.most_steps:
+        steps = self._executor.decode_steps(self._starts)
+        while start_s < until_s and len(timed) < most:
             room -= len(self._growing(len(timed)))
             if room < 0:
                 break
-            duration_s, detail = next(durations)
+            duration_s, detail = next(steps)
             timed.append((start_s, duration_s, detail))
             start_s += duration_s
         return timed
 
-    def draw_tokens(self, num_steps: int) -> int:
-        """Append what the steps sample, and give how many of them are left when the first of them ends a sequence."""
-        for sequence, first in zip(self.sequences, self._num_output, strict=True):
-            tokens = self._executor.decode_tokens(sequence.params, first, num_steps)
-            num_steps = _steps_to_stop(sequence, tokens, first)
-            sequence.output_ids.extend(tokens)
-        return num_steps
+    def _draw_tokens(self, num_steps: int) -> tuple[dict[str, Sequence[int]], int]:
+        """Append what the steps sample; gives it, and how many steps are left where the first stop token ends them."""
+        wanted, tokens = num_steps, {}
+        for sequence in self.sequences:
+            first = len(sequence.output_ids)
+            drawn = self._executor.decode_tokens(sequence.params, first, wanted)
+            if not sequence.params.ignore_eos and sequence.params.stop_token_ids:
+                num_steps = min(num_steps, _steps_to_stop(sequence.params, drawn, first))
+            sequence.output_ids.extend(drawn)
+            tokens[sequence.request_id] = drawn
+        if num_steps < wanted:
+            for sequence in self.sequences:
+                del sequence.output_ids[num_steps - wanted :]
+            tokens = {name: drawn[:num_steps] for name, drawn in tokens.items()}
+        return tokens, num_steps
 
-    def take_step(self, number: int, start_s: float, duration_s: float, detail: StepDetail | None) -> SteadyStep:
+    def _take_step(self, number: int, kept_tokens: int, kept_blocks: int) -> SteadyStep:
         """Take and publish blocks as the step does."""
         pool = self._pool
         for sequence in self._growing(number):
             block = pool.allocate_one()
-            assert block is not None, "time_steps saw room for it"
+            assert block is not None, "there was room for it when the steps were timed"
             sequence.block_table += (block,)
-            self._sum_blocks += 1
+            self._num_blocks += 1
         if self._scheduler.config.prefix_cache:
             self._publish(number)
         used = pool.num_held
-        computed = self._sum_computed + (number + 1) * len(self.sequences)
-        slots = computed - (self._sum_blocks - used) * pool.block_size
-        return SteadyStep(start_s, duration_s, detail, used, pool.num_cached, pool.num_free, slots)
+        computed = self._num_computed + (number + 1) * len(self.sequences) + kept_tokens
+        # As in EngineStats: each reference to a block past the first counts a whole block of slots again.
+        slots = computed - (self._num_blocks + kept_blocks - used) * pool.block_size
+        return SteadyStep(*self.timed[number], used, pool.num_cached, pool.num_free, slots)
 
-    def settle(self, num_steps: int) -> dict[str, tuple[int, ...]]:
-        """Leave the sequences as `num_steps` steps do; gives their tokens."""
-        tokens = {}
-        for sequence, computed, output in zip(self.sequences, self._num_computed, self._num_output, strict=True):
-            sequence.num_computed_tokens = computed + num_steps
-            del sequence.output_ids[output + num_steps :]
-            tokens[sequence.request_id] = tuple(sequence.output_ids[output:])
-        return tokens
-
-    def _growing(self, number: int) -> list[Sequence]:
+    def _growing(self, number: int) -> list[EngineSequence]:
         """Those whose token of this step needs a new block, in order."""
         return self._lacking if number == 0 else self._filling.get((number - 1) % self._pool.block_size, [])
 
@@ -172,42 +194,33 @@ class SteadyBatch:
             self._scheduler.publish_full_blocks(sequence)
 
 
-@dataclass(slots=True)
-class SteadyPlan:
-    """Steps that an engine is to take next; the first `num_taken` of them it has. `batch` is theirs until then."""
-
-    timed: list[TimedStep]
-    batch: SteadyBatch | None
-    num_taken: int = 0
-
-
-def find_steady_batch(scheduler: Scheduler, executor: SteadyExecutor) -> SteadyBatch | None:
-    """The batch of the next steps, if it is sure that the next one is a decode of all that run and of nothing else."""
+def plan_steady(scheduler: Scheduler, executor: SteadyExecutor, start_s: float, until_s: float) -> SteadyPlan | None:
+    """The steps that come, if it is sure that the next one is a decode of all that run and of nothing else."""
     running = scheduler.running
-    if scheduler.config.num_lookahead_tokens:
+    if scheduler.config.num_lookahead_tokens or not running:
         return None
     # The last in order are the likeliest to be prefilling still.
-    if not running or not all(_is_plain_decode(sequence) for sequence in reversed(running)):
+    if not all(_is_plain_decode(sequence) for sequence in reversed(running)):
         return None
-    return None if scheduler.may_admit_while_decoding() else SteadyBatch(scheduler, executor)
+    if scheduler.may_admit_while_decoding():
+        return None
+    plan = SteadyPlan(scheduler, executor, start_s, until_s)
+    return plan if plan.timed else None
 
 
-def _is_plain_decode(sequence: Sequence) -> bool:
+def _is_plain_decode(sequence: EngineSequence) -> bool:
     """Whether the sequence's next step computes one token after an output token and depends on lengths alone."""
     return (
-        sequence.num_uncomputed_tokens == 1
+        not sequence.looks_beyond_lengths
         and sequence.prefill_done_s is not None
-        and sequence.structure is None
-        and not sequence.looks_back
-        and sequence.params.logprobs is None
+        and sequence.num_uncomputed_tokens == 1
     )
 
 
-def _steps_to_stop(sequence: Sequence, tokens: Collection[int], first: int) -> int:
-    """How many of `tokens`, which begin with output token number `first`, come before the sequence has stopped."""
-    params = sequence.params
-    stops = () if params.ignore_eos else params.stop_token_ids
-    if not stops or set(stops).isdisjoint(tokens):
+def _steps_to_stop(params: SamplingParams, tokens: Sequence[int], first: int) -> int:
+    """How many of `tokens`, which begin with output token number `first`, come until one of them stops a sequence."""
+    stops = frozenset(params.stop_token_ids)
+    if stops.isdisjoint(tokens):
         return len(tokens)
     places = (place for place, token in enumerate(tokens, 1) if token in stops and first + place >= params.min_tokens)
     return next(places, len(tokens))
