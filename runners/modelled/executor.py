@@ -27,6 +27,8 @@ from runners.runtime.scheduler import SchedulerConfig
 from runners.runtime.sequence import SamplingParams
 from runners.spec import EngineSpec, TierSpec
 
+_SEED_STRIDE, _INDEX_STRIDE = 1_000_003, 7919
+
 
 class ModelledExecutor:
     """Implements Executor and SteadyExecutor of runners.runtime.executor on a virtual clock. `tiers` are those that its
@@ -75,7 +77,11 @@ class ModelledExecutor:
             yield step.duration_s, _detail(step)
 
     def decode_tokens(self, params: SamplingParams, first_index: int, num_tokens: int) -> Sequence[int]:
-        return [make_token(params, index, self.vocab_size) for index in range(first_index, first_index + num_tokens)]
+        indices = range(first_index, first_index + num_tokens)
+        if params.stop_token_ids:
+            return [make_token(params, index, self.vocab_size) for index in indices]
+        first, vocab_size = params.seed * _SEED_STRIDE, self.vocab_size
+        return [(first + index * _INDEX_STRIDE) % vocab_size for index in indices]
 
     def _accept(self, batch: tuple[ScheduledSequence, ...]) -> dict[str, tuple[int, ...]]:
         """Of each sequence with drafts, the tokens after its one."""
@@ -126,7 +132,7 @@ def _detail(step: StepCost) -> ModelledDetail:
 def make_token(params: SamplingParams, index: int, vocab_size: int) -> int:
     """Depends on the request's seed and the token's index alone, and is never a stop token: a modelled answer has
     the length that was asked for."""
-    token = (params.seed * 1_000_003 + index * 7919) % vocab_size
+    token = (params.seed * _SEED_STRIDE + index * _INDEX_STRIDE) % vocab_size
     while token in params.stop_token_ids:
         token = (token + 1) % vocab_size
     return token

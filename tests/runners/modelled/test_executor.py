@@ -11,7 +11,7 @@ import pytest
 from runners import models
 from runners.chips import load_catalog
 from runners.modelled.clock import VirtualClock
-from runners.modelled.executor import ModelledExecutor, build, build_engine
+from runners.modelled.executor import ModelledExecutor, build, build_engine, make_token
 from runners.runtime.engine import Engine, StepOutput
 from runners.runtime.sequence import SamplingParams, Structure
 from runners.spec import EngineSpec
@@ -64,6 +64,14 @@ def test_a_made_up_token_is_in_the_vocabulary_and_never_a_stop_token() -> None:
     tokens = [token for output in drain(engine) for token in output.tokens]
     assert len(tokens) == 50 and tokens[-1].finish_reason == "length"
     assert all(0 <= token.token_id < 49_152 and token.token_id not in stops for token in tokens)
+
+
+@pytest.mark.parametrize("stop_token_ids", [(), (7919, 15_840)])
+def test_tokens_of_several_steps_are_those_of_one_after_the_other(stop_token_ids: tuple[int, ...]) -> None:
+    executor, _ = made()
+    params = SamplingParams(max_tokens=90, seed=3, stop_token_ids=stop_token_ids)
+    tokens = executor.decode_tokens(params, 5, 40)
+    assert tokens == [make_token(params, index, executor.vocab_size) for index in range(5, 45)]
 
 
 def test_every_sampling_parameter_is_taken_and_none_but_an_embedding_changes_the_output() -> None:
