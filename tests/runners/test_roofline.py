@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from runners import shapes
 from runners.events import Step
-from runners.roofline import linear_weights, step_cost, visible_keys
+from runners.modelled.shape import ModelShape
+from runners.roofline import Peaks, linear_weights, peaks_of, step_cost, visible_keys
 
 DENSE: dict[str, Any] = {
     "layers": 4,
@@ -71,3 +73,87 @@ def test_layers_with_a_window_show_no_more_than_it() -> None:
     wide = step_cost(step(decode=1, slots=25), DENSE, "bf16", "bf16")
     assert wide.flops - narrow.flops == 4 * 2 * 4 * 3 * 15
     assert wide.moved_bytes - narrow.moved_bytes == 2 * 4 * 2 * 3 * 15
+
+
+LATENT = DENSE | {"kv_latent_dim": 96, "q_latent_dim": 12}
+
+
+def test_latent_attention_keeps_and_reads_the_latent() -> None:
+    one = step_cost(step(decode=1, slots=100), LATENT, "bf16", "bf16")
+    # Query 8 -> 12 -> 2 x (4 + 64); latent 8 -> 96, of it 32 -> k and v of 2 x 4; o 8 -> 8.
+    body = 4 * (12 * (8 + 136) + 8 * 96 + 32 * 2 * 8 + 64 + 3 * 128)
+    assert one.flops == 2 * body + 2 * 80 + 2 * 2 * (2 * 96 - 64) * 4 * 100
+    assert one.moved_bytes == 2 * (body + 80) + 2 * 96 * 4 * (100 + 1)
+    prompt = step_cost(step(prefill=100, slots=100), LATENT, "bf16", "bf16")
+    assert prompt.flops == 100 * 2 * body + 2 * 80 + 2 * 2 * (2 * 4 + 64) * 4 * 100 * 50
+
+
+def test_layers_without_attention_show_no_keys() -> None:
+    hybrid = DENSE | {"attention_layers": 1}
+    assert visible_keys(hybrid, 30) == 30
+    cost, whole = (step_cost(step(decode=1, slots=30), shape, "bf16", "bf16") for shape in (hybrid, DENSE))
+    assert whole.moved_bytes - cost.moved_bytes == 2 * 4 * 2 * 3 * 31
+
+
+def test_a_shared_expert_is_one_that_every_token_goes_through() -> None:
+    assert linear_weights(MIXTURE | {"shared_ffn": 7}).dense - linear_weights(MIXTURE).dense == 3 * 3 * 8 * 7
+
+
+@pytest.mark.parametrize(("weights", "routed", "dense"), [("fp8", 8.06 / 8, 8.06 / 8), ("nvfp4", 4.5 / 8, 2.0)])
+def test_a_narrow_format_shrinks_the_bytes_of_experts_and_what_checkpoints_leave_wide_stays(
+    weights: str, routed: float, dense: float
+) -> None:
+    linear, one = linear_weights(MIXTURE), step(decode=1)
+    moved = step_cost(one, MIXTURE, weights, "fp8").moved_bytes
+    expected = linear.dense * dense + linear.routed(1) * routed + 2 * linear.head + 4 * 2 * 4 * 1
+    assert moved == pytest.approx(expected)
+
+
+def test_a_cache_of_8_bits_moves_half() -> None:
+    wide, narrow = (step_cost(step(decode=1, slots=100), DENSE, "bf16", kv).moved_bytes for kv in ("bf16", "fp8"))
+    assert wide - narrow == 4 * 2 * 4 * (100 + 1)
+
+
+def test_drafts_that_are_checked_are_computed_too() -> None:
+    plain, drafted = step(decode=4, running=4, slots=400), step(decode=4, running=4, slots=400)
+    drafted = drafted.model_copy(update={"draft_tokens": 8})
+    ratio = [step_cost(one, DENSE, "bf16", "bf16").flops for one in (plain, drafted)]
+    assert ratio[1] == 3 * ratio[0]
+
+
+@pytest.mark.parametrize("name", sorted(shapes.names()))
+def test_a_published_shape_is_counted_as_the_cost_model_does(name: str) -> None:
+    shape = shapes.get(name).to_mapping()
+    model, linear = ModelShape.from_mapping(shape), linear_weights(shape)
+    assert (linear.dense, linear.active(), linear.head) == (
+        model.dense_weights,
+        model.active_weights,
+        model.head_weights,
+    )
+    assert linear.touched(17) == pytest.approx(model.dense_weights + model.experts_touched(17) * model.expert_layers
+                                               * model.expert_weights)  # fmt: skip
+    cost = step_cost(step(decode=1, slots=5000), shape, "bf16", "bf16")
+    read = model.kv_elements_held(5000) + model.attending_layers * model.kv_elements_per_layer
+    assert cost.moved_bytes == pytest.approx(2 * (linear.touched(1) + linear.head + read))
+    assert cost.flops == pytest.approx(model.linear_flops(1, 1) + model.attention_flops(4999, 1))
+
+
+SYSTEM = {"pools": [
+    {"role": "prefill", "chip": "a", "flops_per_s": 1e12, "bytes_per_s": 1e10},
+    {"role": "decode", "chip": "a", "flops_per_s": 4e12, "bytes_per_s": 4e10},
+]}  # fmt: skip
+
+
+def test_a_step_is_held_against_the_peaks_of_its_engine() -> None:
+    assert peaks_of("prefill-3", {"system": SYSTEM}) == Peaks(1e12, 1e10)
+    assert peaks_of("decode-0", {"system": SYSTEM}) == Peaks(4e12, 4e10)
+    alone = {"pools": [SYSTEM["pools"][1] | {"role": "serve"}]}
+    assert peaks_of(None, {"system": alone, "peaks": {"flops_per_s": 1.0, "bytes_per_s": 1.0}}) == Peaks(4e12, 4e10)
+    assert peaks_of(None, {"peaks": {"flops_per_s": 1.0, "bytes_per_s": 2.0}}) == Peaks(1.0, 2.0)
+    assert peaks_of(None, {}) is None
+
+
+def test_unlike_chips_have_no_common_peak() -> None:
+    mixed = {"pools": [SYSTEM["pools"][0], SYSTEM["pools"][1] | {"chip": "b"}]}
+    assert peaks_of("decode-0", {"system": mixed}) is None
+    assert peaks_of(None, {"system": {"pools": [SYSTEM["pools"][0] | {"chip": "a+b"}]}}) is None
