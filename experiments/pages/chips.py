@@ -13,12 +13,14 @@ from django.shortcuts import render
 from experiments.api.chips import ChipQuery, find_chips
 from experiments.chip_claims import claims_of
 from experiments.chip_facts import figure_of, groups_of
+from experiments.chip_ways import ways_of
 from experiments.figures.roofline import roofline_figure
 from experiments.pages.access import person
 from experiments.pages.listing import Asked, ask, list_context, take
 from experiments.selectors import readable_runs
+from experiments.shipped import examples
 from hardware.models import Chip
-from hardware.selectors import current_chips, nodes_visible_to
+from hardware.selectors import current_chips, nodes_visible_to, offers_chip
 from runners.chips import ChipRecord, Format, NotModellable, band_of, record_for_run
 
 USES_SHOWN = 50
@@ -80,9 +82,11 @@ def show_chip(request: HttpRequest, chip_id: str) -> HttpResponse:
         "roofline": roofline_figure(drawn) if drawn else None,
         "band": band_of(drawn) if drawn else None,
         "refusal": refusal,
+        "ways": ways_of(record, _record_of),
+        "examples": [one for one in examples() if chip.chip_id in one.chips],
         "versions": Chip.objects.filter(chip_id=chip.chip_id).select_related("edited_by").order_by("-version"),
         "uses": uses.order_by("-last")[:USES_SHOWN],
-        "nodes": nodes_visible_to(user).filter(chip__chip_id=chip.chip_id)[:NODES_SHOWN],
+        "nodes": nodes_visible_to(user).filter(offers_chip(chip.chip_id))[:NODES_SHOWN],
     }
     return render(request, "experiments/chip.html", context)
 
@@ -97,6 +101,11 @@ def _modelled_as(record: ChipRecord) -> tuple[ChipRecord | None, NotModellable |
             return record_for_run(record, allow_speculative=True), first
         except NotModellable as second:
             return None, second
+
+
+def _record_of(chip_id: str) -> ChipRecord | None:
+    chip = current_chips().filter(chip_id=chip_id).first()
+    return ChipRecord.model_validate(chip.record) if chip else None
 
 
 def _row(chip: Chip) -> dict[str, Any]:

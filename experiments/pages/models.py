@@ -16,6 +16,7 @@ from experiments.errors import ExperimentError
 from experiments.models import RegisteredModel
 from experiments.pages.access import person
 from experiments.pages.listing import ask, list_context, take
+from experiments.published_shapes import shape_rows
 from experiments.registered import KnownModel, find_known
 from experiments.services.registering import register_model, retire_model
 from labsite.accounts.models import Role
@@ -34,6 +35,7 @@ def model_list(request: HttpRequest) -> HttpResponse:
             {"model": model, "nodes": holders.get((model.entry.name, model.entry.sha256), [])} for model in models
         ],
         "formats": ("gguf", "safetensors"),
+        "shapes": shape_rows(),
         "operates": has_role_anywhere(person(request), Role.OPERATOR),
         **list_context(asked, following),
     }

@@ -15,6 +15,7 @@ from experiments.api.catalog import NodeQuery, find_nodes
 from experiments.api.paging import Page, PageQuery, read_page
 from experiments.models import Attempt
 from experiments.node_facts import ceilings_of, facts_of
+from experiments.node_pools import links_of, pools_of, pools_told
 from experiments.pages.access import person
 from experiments.pages.listing import ask, list_context, take
 from experiments.selectors import current_runs, readable_runs
@@ -45,7 +46,7 @@ def node_list(request: HttpRequest) -> HttpResponse:
     busy = current_runs([node.pk for node in page.items], user)
     context = {
         "section": "nodes",
-        "rows": [{"node": node, "run_id": busy.get(node.pk)} for node in page.items],
+        "rows": [{"node": node, "run_id": busy.get(node.pk), "pools": pools_told(node)} for node in page.items],
         "states": NodeState.values,
         "kinds": NodeKind.values,
         "chips": current_chips().order_by("chip_id").values_list("chip_id", flat=True)[:200],
@@ -66,6 +67,8 @@ def show_node(request: HttpRequest, slug: str) -> HttpResponse:
         "labels": {key: value for key, value in node.all_labels().items() if value},
         "facts": facts_of(node.facts),
         "ceilings": ceilings_of(node.ceilings),
+        "pools": pools_of(node),
+        "links": links_of(node),
         "attempts": page.items,
         "operates": nodes_operated_by(user).filter(pk=node.pk).exists() and node.state != NodeState.RETIRED,
         "changes": entries_visible_to(user).filter(object_type="node", object_id=str(node.pk))[:CHANGES_SHOWN],
