@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db.models import Q, QuerySet
 
 from hardware.models import Chip, Node, NodeState
+from hardware.pools import ANY_CHIP
 from labsite.accounts.models import Role
 from labsite.accounts.permissions import Person, projects_of
 
@@ -29,6 +30,13 @@ def nodes_serving(project_id: int) -> QuerySet[Node]:
     """The nodes that may run this project's experiments, now or later."""
     serving = Node.objects.select_related("chip").exclude(state=NodeState.RETIRED)
     return serving.filter(Q(project=None) | Q(project=project_id))
+
+
+def offers_chip(chip_id: str) -> Q:
+    """Of nodes: that have the chip, or offer it among their pools."""
+    found = Q(chip__chip_id=chip_id) | Q(pools__contains=[{"chip": chip_id}])
+    of_any = Q(pools__contains=[{"chip": ANY_CHIP}])
+    return found | of_any if current_chips().filter(chip_id=chip_id).exists() else found
 
 
 def current_chips() -> QuerySet[Chip]:
