@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, groupby
 
-from runners.runtime.tiers import BlockKey, Content, PrefixTier, TierLoad, TierStore, Tokens
+from runners.runtime.tiers import BlockKey, PrefixTier, TierLoad, TierStore, Tokens
 
 ROOT = 0
 """Content id of the empty prefix, the parent of every first block."""
@@ -52,7 +52,8 @@ class BlockPool:
         self.block_size = block_size
         self._free = list(range(num_blocks - 1, -1, -1))
         self._references = [0] * num_blocks
-        self._content: list[Content | None] = [None] * num_blocks
+        self._keys: list[BlockKey | None] = [None] * num_blocks
+        self._content_ids = [ROOT] * num_blocks
         self._published: dict[BlockKey, int] = {}
         self._evictable: OrderedDict[int, None] = OrderedDict()
         self._last_content_id = ROOT
@@ -99,11 +100,12 @@ class BlockPool:
         hits, below = self.match(chunks), []
         parent = self._content_id(hits[-1]) if hits else ROOT
         for tokens in chunks[len(hits) :]:
-            content = self._tiers.find((parent, tokens))
-            if content is None:
+            key = (parent, tokens)
+            content_id = self._tiers.find(key)
+            if content_id is None:
                 break
-            below.append(content.key)
-            parent = content.content_id
+            below.append(key)
+            parent = content_id
         return PrefixMatch(hits, tuple(below))
 
     def loads(self, below: tuple[BlockKey, ...]) -> tuple[TierLoad, ...]:
@@ -133,9 +135,9 @@ class BlockPool:
         for block in shared:
             self._hold(block)
         empty = tuple([self._take_empty() for _ in range(count)])
-        for block, content in zip(empty, loaded, strict=False):
-            self._content[block] = content
-            self._published[content.key] = block
+        for block, key, content_id in zip(empty, below, loaded, strict=False):
+            self._keys[block], self._content_ids[block] = key, content_id
+            self._published[key] = block
         return shared + empty
 
     def allocate_one(self) -> int | None:
@@ -152,7 +154,10 @@ class BlockPool:
         twin = self._published.setdefault(key, block)
         if twin == block:
             # What a tier keeps of the same prefix stays what it is, so that what comes after it is still found.
-            self._content[block] = (self._tiers and self._tiers.take(key)) or self._new_content(key)
+            content_id = None if self._tiers is None else self._tiers.take(key)
+            if content_id is None:
+                content_id = self._last_content_id = self._last_content_id + 1
+            self._keys[block], self._content_ids[block] = key, content_id
             return block
         self._hold(twin)
         self.release((block,))
@@ -163,7 +168,7 @@ class BlockPool:
         for block in reversed(table):
             self._references[block] -= 1
             if self._references[block] == 0:
-                if self._content[block] is None:
+                if self._keys[block] is None:
                     self._free.append(block)
                 else:
                     self._evictable[block] = None
@@ -191,43 +196,39 @@ class BlockPool:
         """`check_accounting`, that the prefix cache names just the blocks that hold what it says, and that tiers keep
         what can be reached and is nowhere else."""
         self.check_accounting(tables)
-        content_ids = {ROOT, *(content.content_id for content in self._content if content)}
+        content_ids = {ROOT, *self._content_ids}
         for key, block in self._published.items():
-            content = self._content[block]
-            if content is None or content.key != key or key[0] not in content_ids:
+            if self._keys[block] != key or key[0] not in content_ids:
                 raise BlockAccountingError(f"the prefix cache names block {block} for what it does not hold")
-        if len(self._published) != len(content_ids) - 1 or any(self._content[block] for block in self._free):
+        if len(self._published) != len(content_ids) - 1 or any(self._keys[block] for block in self._free):
             raise BlockAccountingError("a block keeps content but is free, or unknown to the prefix cache")
         if self._tiers is not None:
             self._check_tiers(self._tiers, content_ids)
 
     def _check_tiers(self, tiers: TierStore, content_ids: set[int]) -> None:
-        kept = list(chain.from_iterable(contents.items() for contents in tiers.contents))
-        known = content_ids | {content.content_id for _, content in kept}
+        kept = list(chain.from_iterable(kept.items() for kept in tiers.content_ids))
+        known = content_ids | {content_id for _, content_id in kept}
         if len(known) != len(content_ids) + len(kept) or any(key in self._published for key, _ in kept):
             raise BlockAccountingError("a prefix is kept twice, in two tiers or in a tier and a block")
-        for key, content in kept:
-            if content.key != key or key[0] not in known:
-                raise BlockAccountingError(f"a tier keeps content {content.content_id}, which no prefix reaches")
-        for tier, contents in zip(tiers.tiers, tiers.contents, strict=True):
-            if len(contents) > tier.num_blocks:
-                raise BlockAccountingError(f"tier {tier.name} keeps {len(contents)} blocks, not {tier.num_blocks}")
+        for key, content_id in kept:
+            if key[0] not in known:
+                raise BlockAccountingError(f"a tier keeps content {content_id}, which no prefix reaches")
+        for tier, in_tier in zip(tiers.tiers, tiers.content_ids, strict=True):
+            if len(in_tier) > tier.num_blocks:
+                raise BlockAccountingError(f"tier {tier.name} keeps {len(in_tier)} blocks, not {tier.num_blocks}")
 
-    def _take_below(self, below: tuple[BlockKey, ...]) -> list[Content]:
+    def _take_below(self, below: tuple[BlockKey, ...]) -> list[int]:
         taken = [self._tiers.take(key) for key in below] if self._tiers is not None else []
-        if len(taken) != len(below) or None in taken:
+        content_ids = [content_id for content_id in taken if content_id is not None]
+        if len(content_ids) != len(below):
             raise BlockAccountingError("a prefix is to be loaded that no tier keeps")
-        return [content for content in taken if content is not None]
-
-    def _new_content(self, key: BlockKey) -> Content:
-        self._last_content_id += 1
-        return Content(self._last_content_id, key)
+        return content_ids
 
     def _content_id(self, block: int) -> int:
-        content = self._content[block]
-        if content is None:
+        content_id = self._content_ids[block]
+        if content_id == ROOT:
             raise BlockAccountingError(f"block {block} was never published and can't be a prefix")
-        return content.content_id
+        return content_id
 
     def _hold(self, block: int) -> None:
         if self._references[block] == 0:
@@ -239,11 +240,11 @@ class BlockPool:
             block = self._free.pop()
         else:
             block, _ = self._evictable.popitem(last=False)
-            content = self._content[block]
-            self._content[block] = None
-            if content is not None:
-                del self._published[content.key]
+            key = self._keys[block]
+            if key is not None:
+                del self._published[key]
                 if self._tiers is not None:
-                    self._tiers.put(content)
+                    self._tiers.put(key, self._content_ids[block])
+                self._keys[block], self._content_ids[block] = None, ROOT
         self._references[block] = 1
         return block

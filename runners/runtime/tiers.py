@@ -10,19 +10,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import NamedTuple
 
 Tokens = tuple[int, ...]
 BlockKey = tuple[int, Tokens]
-"""Content id of the block before, and the block's own tokens."""
-
-
-class Content(NamedTuple):
-    """What a full block holds, wherever it is. A `content_id` is given once, so that nothing matches after a block that
-    is gone."""
-
-    content_id: int
-    key: BlockKey
+"""Content id of the block before, and the block's own tokens. What a full block holds has a content id wherever it is;
+none is given twice, so that nothing matches after a block that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +48,30 @@ class TierStore:
         if len(set(names)) != len(names):
             raise ValueError(f"prefix_tiers: names {names} are not allowed; allowed: each name once")
         self.tiers = tiers
-        self.contents: tuple[OrderedDict[BlockKey, Content], ...] = tuple(OrderedDict() for _ in tiers)
+        self.content_ids: tuple[OrderedDict[BlockKey, int], ...] = tuple(OrderedDict() for _ in tiers)
 
-    def put(self, content: Content) -> None:
+    def put(self, key: BlockKey, content_id: int) -> None:
         """Keep what was evicted, and let go of what there is no room for."""
-        for tier, contents in zip(self.tiers, self.contents, strict=True):
-            contents[content.key] = content
-            if len(contents) <= tier.num_blocks:
+        for tier, content_ids in zip(self.tiers, self.content_ids, strict=True):
+            content_ids[key] = content_id
+            if len(content_ids) <= tier.num_blocks:
                 return
-            _, content = contents.popitem(last=False)
+            key, content_id = content_ids.popitem(last=False)
 
-    def find(self, key: BlockKey) -> Content | None:
-        return next((contents[key] for contents in self.contents if key in contents), None)
+    def find(self, key: BlockKey) -> int | None:
+        """The content id of what is kept under the key."""
+        return next((content_ids[key] for content_ids in self.content_ids if key in content_ids), None)
 
-    def take(self, key: BlockKey) -> Content | None:
-        """What is kept under the key, which is kept no longer."""
-        for contents in self.contents:
-            if key in contents:
-                return contents.pop(key)
+    def take(self, key: BlockKey) -> int | None:
+        """The content id of what is kept under the key, and is kept no longer."""
+        for content_ids in self.content_ids:
+            if key in content_ids:
+                return content_ids.pop(key)
         return None
 
     def name_of(self, key: BlockKey) -> str:
         """The tier that keeps the key. Raises KeyError if none does."""
-        for tier, contents in zip(self.tiers, self.contents, strict=True):
-            if key in contents:
+        for tier, content_ids in zip(self.tiers, self.content_ids, strict=True):
+            if key in content_ids:
                 return tier.name
         raise KeyError(key)

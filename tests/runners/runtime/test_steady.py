@@ -102,11 +102,12 @@ def pool_state(engine: Engine) -> tuple[Any, ...]:
     return (
         pool._free,
         pool._references,
-        pool._content,
+        pool._keys,
+        pool._content_ids,
         pool._published,
         list(pool._evictable),
         pool._last_content_id,
-        [list(contents) for contents in pool._tiers.contents] if pool._tiers is not None else [],
+        [list(kept.items()) for kept in pool._tiers.content_ids] if pool._tiers is not None else [],
         [(seq.request_id, seq.block_table, seq.num_computed_tokens) for seq in engine._scheduler.running],
         [seq.request_id for seq in engine._scheduler.waiting],
     )

@@ -158,9 +158,9 @@ def test_a_tier_without_a_block_is_refused() -> None:
 def test_a_prefix_that_is_kept_twice_is_noticed() -> None:
     pool = BlockPool(2, 2, (HOST,))
     table = store(pool, (1, 1))
-    content = pool._content[table[0]]
-    assert pool._tiers is not None and content is not None
-    pool._tiers.put(content)
+    key = pool._keys[table[0]]
+    assert pool._tiers is not None and key is not None
+    pool._tiers.put(key, 99)
     with pytest.raises(BlockAccountingError, match="kept twice"):
         pool.check_integrity([table])
 
@@ -170,8 +170,7 @@ def test_what_a_tier_keeps_and_no_prefix_reaches_is_noticed() -> None:
     pool.release(store(pool, (1, 1)))
     pool.release(store(pool, (2, 2)))
     assert pool._tiers is not None
-    (content,) = pool._tiers.contents[0].values()
-    pool._tiers.contents[0][content.key] = content._replace(key=(99, content.key[1]))
+    pool._tiers.put((99, (3, 3)), 98)
     with pytest.raises(BlockAccountingError, match="no prefix reaches"):
         pool.check_integrity([])
 
