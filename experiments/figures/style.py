@@ -27,10 +27,10 @@ def plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "&#37;{")
 
 
-def faint(hue: str) -> str:
-    """A hue of HUES as the filling of an area."""
+def faint(hue: str, opacity: float = 0.15) -> str:
+    """A hue of HUES as the filling of an area, or as a line that stands back."""
     red, green, blue = (int(hue[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.15)"
+    return f"rgba({red},{green},{blue},{opacity})"
 
 
 def layout(**more: Any) -> dict[str, Any]:

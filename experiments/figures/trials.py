@@ -123,8 +123,8 @@ def _points(curve: Curve, trials: Sequence[Trial], x: str, y: str, scales: Mappi
     return go.Scatter(
         x=values(x),
         y=values(y),
-        error_x=_errors(trials, x, scales[x]),
-        error_y=_errors(trials, y, scales[y]),
+        error_x=_errors(curve, trials, x, scales[x]),
+        error_y=_errors(curve, trials, y, scales[y]),
         mode="lines+markers" if len(trials) > 1 else "markers",
         name=curve.label,
         customdata=[trial["id"] for trial in trials],
@@ -135,7 +135,7 @@ def _points(curve: Curve, trials: Sequence[Trial], x: str, y: str, scales: Mappi
     )
 
 
-def _errors(trials: Sequence[Trial], axis: str, scale: Scale) -> dict[str, Any] | None:
+def _errors(curve: Curve, trials: Sequence[Trial], axis: str, scale: Scale) -> dict[str, Any] | None:
     found = [trial["metrics"][axis] for trial in trials]
     if all(metric["low"] is None for metric in found):
         return None
@@ -143,7 +143,8 @@ def _errors(trials: Sequence[Trial], axis: str, scale: Scale) -> dict[str, Any] 
         (0.0, 0.0) if one["low"] is None else (one["high"] - one["median"], one["median"] - one["low"]) for one in found
     ]
     up, down = ([value * scale.factor for value in side] for side in zip(*ends, strict=True))
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 3}
+    look = {"thickness": 1, "width": 3, "color": faint(curve.hue, 0.5)}
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **look}
 
 
 def _area(
