@@ -7,7 +7,20 @@ from typing import Any
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 
-from experiments.api import account, audit, catalog, chips, compare, experiments, exports, models, node, runs, webhooks
+from experiments.api import (
+    account,
+    audit,
+    catalog,
+    chips,
+    compare,
+    experiments,
+    exports,
+    models,
+    node,
+    runs,
+    shapes,
+    webhooks,
+)
 from experiments.api.auth import PersonAuth
 from hardware.api import router as join_router
 from labsite.api_errors import handle_errors
@@ -50,6 +63,7 @@ api.add_router("", webhooks.router)
 api.add_router("", catalog.router)
 api.add_router("", chips.router)
 api.add_router("", models.router)
+api.add_router("", shapes.router)
 api.add_router("", account.router)
 api.add_router("", audit.router)
 api.add_router("/node", join_router)

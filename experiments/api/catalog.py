@@ -14,9 +14,9 @@ from experiments import selectors
 from experiments.api.auth import person
 from experiments.api.listing import Text, given
 from experiments.api.paging import Page, PageQuery, read_page
-from experiments.api.schemas import READ_ERRORS, NodeOut, NodePage
+from experiments.api.schemas import READ_ERRORS, LinkOut, NodeOut, NodePage, PoolOut
 from hardware.models import Node, NodeKind, NodeState
-from hardware.selectors import nodes_visible_to
+from hardware.selectors import nodes_visible_to, offers_chip
 from labsite.accounts.models import User
 from labsite.error_body import ErrorBody
 
@@ -30,7 +30,7 @@ class NodeQuery(PageQuery):
     search: Text | None = Field(default=None, description="A part of the name or slug.")
     state: NodeState | None = None
     kind: NodeKind | None = None
-    chip: Text | None = Field(default=None, description="Chip id.")
+    chip: Text | None = Field(default=None, description="Chip id; that it has, or offers if it is modelled.")
     project: Text | None = Field(default=None, description="Slug; only the nodes of that project alone.")
 
 
@@ -49,10 +49,11 @@ def find_nodes(user: User, asked: NodeQuery) -> Page[Node]:
     conditions = {
         "state": asked.state,
         "kind": asked.kind,
-        "chip__chip_id": asked.chip,
         "project__slug": asked.project,
     }
     rows = nodes_visible_to(user).filter(**given(conditions))
+    if asked.chip:
+        rows = rows.filter(offers_chip(asked.chip))
     if asked.search:
         rows = rows.filter(Q(name__icontains=asked.search) | Q(slug__icontains=asked.search))
     return read_page(rows, NODE_COLUMNS, asked)
@@ -62,6 +63,12 @@ def find_nodes(user: User, asked: NodeQuery) -> Page[Node]:
 def read_node(request: HttpRequest, slug: Name) -> NodeOut:
     user = person(request)
     return _nodes_out([nodes_visible_to(user).get(slug=slug)], user)[0]
+
+
+def pools_of(node: Node) -> list[PoolOut]:
+    if node.kind != NodeKind.MODELLED:
+        return []
+    return [PoolOut(chip=chip_id, count=count) for chip_id, count in node.offers().items()]
 
 
 def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:
@@ -76,6 +83,8 @@ def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:
             project=node.project.slug if node.project else None,
             chip=node.chip.chip_id if node.chip else None,
             chip_name=node.chip.name if node.chip else node.facts.get("chip"),
+            pools=pools_of(node),
+            links=[LinkOut(**link) for link in node.links],
             labels=node.all_labels(),
             usd_per_hour=node.usd_per_hour,
             last_seen_at=node.last_seen_at,

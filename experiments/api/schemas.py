@@ -183,6 +183,17 @@ class RecordPage(Schema):
     next: int | None = Field(description="Pass it as `after` for the next page; null when this is all for now.")
 
 
+class PoolOut(Schema):
+    chip: str = Field(description="A chip id, or `any`: every chip of the catalog that no other pool names.")
+    count: int
+
+
+class LinkOut(Schema):
+    between: tuple[str, str] = Field(description="Chip ids; both may be the same.")
+    bytes_per_s: float = Field(description="One direction, of one chip.")
+    latency_s: float
+
+
 class NodeOut(Schema):
     slug: str
     name: str
@@ -191,6 +202,8 @@ class NodeOut(Schema):
     project: str | None
     chip: str | None
     chip_name: str | None
+    pools: list[PoolOut] = Field(description="What a modelled node offers, its own chip first; none on a measured one.")
+    links: list[LinkOut] = Field(description="What joins chips of a modelled node, where that is stated.")
     labels: dict[str, Any]
     usd_per_hour: float | None
     last_seen_at: datetime | None
@@ -241,6 +254,20 @@ class ModelOut(Schema):
 class ModelPage(Schema):
     items: list[ModelOut]
     next: str | None = Field(description="Pass it as `cursor` for the next page; null on the last.")
+
+
+class ShapeOut(Schema):
+    name: str
+    parameters: float = Field(description="As its makers give them.")
+    shape: dict[str, Any] = Field(description="Layers and widths, with the keys of a registered model's shape.")
+    source: str
+    confidence: str
+    measurable: bool = Field(description="Whether measured nodes take it too, with random weights.")
+    why_not_measurable: str
+
+
+class ShapePage(PageOut):
+    items: list[ShapeOut]
 
 
 class NodePage(PageOut):

@@ -156,14 +156,20 @@ def _percentile(metric: Json, name: str) -> Text:
 
 
 def nodes_table(items: Iterable[Json]) -> Table:
-    headings = ("Node", "Kind", "State", "Chip", "Run", "Project", "$ per h", "Models", "Last seen")
+    headings = ("Node", "Kind", "State", "Chips", "Run", "Project", "$ per h", "Models", "Last seen")
     rows = (
-        (one["slug"], one["kind"], state_text(one["state"]), one["chip_name"], one["current_run"],
+        (one["slug"], one["kind"], state_text(one["state"]), chips_text(one), one["current_run"],
          one["project"] or "every", one["usd_per_hour"], ", ".join(_model_name(model) for model in one["models"]),
          moment(one["last_seen_at"]))
         for one in items
     )  # fmt: skip
     return table(headings, rows, ("Run", "$ per h"))
+
+
+def chips_text(node: Json) -> str | None:
+    """Its chip; of a modelled node what it offers, as `8 × h100-sxm`."""
+    pools = node.get("pools") or []
+    return ", ".join(f"{pool['count']:,} × {line(pool['chip'])}" for pool in pools) or node["chip_name"]
 
 
 def _model_name(model: Any) -> str:

@@ -113,6 +113,8 @@ API: dict[str, dict[str, Rule]] = {
     "chips/<chip_id>": {"GET": Rule(SIGNED_IN)},
     "models": {"GET": Rule(SIGNED_IN), "POST": change(OPERATOR_ANYWHERE, MODEL)},
     "models/<name>": {"GET": Rule(SIGNED_IN), "DELETE": change(OPERATOR_ANYWHERE)},
+    "shapes": {"GET": Rule(SIGNED_IN)},
+    "shapes/<shape>": {"GET": Rule(SIGNED_IN)},
     "me": {"GET": Rule(SIGNED_IN)},
     "tokens": {"GET": Rule(SIGNED_IN), "POST": change(SIGNED_IN, {"name": "new"})},
     "tokens/<token_id>": {"DELETE": change(OWN)},

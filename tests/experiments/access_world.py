@@ -97,7 +97,7 @@ def build_world() -> World:
     values = {
         "experiment_id": experiment.pk, "run_id": run.pk, "webhook_id": webhook.pk, "token_id": token.pk,
         "sign_in_id": people["owner"].sign_ins.get().pk, "slug": node.slug, "action": "drain", "name": "tiny",
-        "example": "modelled",
+        "shape": "llama-3-8b", "example": "modelled",
         "chip_id": modelled_chip.chip_id, "kind": "requests", "form": "csv", "id": people["owner"].pk,
         "document": yaml.safe_dump(CHECK), "content_type_id": ContentType.objects.get_for_model(Experiment).pk,
     }  # fmt: skip

@@ -26,7 +26,9 @@ def caller(project: Project) -> Caller:
     return member(project, Role.VIEWER)
 
 
-@pytest.mark.parametrize("path", ["/nodes", "/nodes/x", "/chips", "/chips/h100-sxm", "/models"])
+@pytest.mark.parametrize(
+    "path", ["/nodes", "/nodes/x", "/chips", "/chips/h100-sxm", "/models", "/shapes", "/shapes/llama-3-8b"]
+)
 def test_only_people_with_a_token_may(path: str) -> None:
     assert_people_only("GET", path)
 
@@ -49,6 +51,43 @@ def test_a_node_tells_what_it_is_and_does(caller: Caller, project: Project) -> N
     assert (found["kind"], found["chip"], found["usd_per_hour"]) == ("modelled", "h100-sxm", 2.5)
     assert found["labels"] == {"rack": "a1", "kind": "modelled", "chip": "h100-sxm", "name": node.slug}
     assert found["current_run"] == Run.objects.get(state="assigned").id
+
+
+def test_a_modelled_node_tells_what_it_offers(caller: Caller) -> None:
+    link = {"between": ["h100-sxm", "wse3"], "bytes_per_s": 5e10, "latency_s": 1e-6}
+    ready_node("system", kind="modelled", chip_id="h100-sxm", pools=[{"chip": "wse3", "count": 4}], links=[link])
+    ready_node("real")
+    found = caller.get("/nodes/system").json()
+    assert found["pools"] == [{"chip": "h100-sxm", "count": 1024}, {"chip": "wse3", "count": 4}]
+    assert found["links"] == [link]
+    assert caller.get("/nodes/real").json()["pools"] == []
+
+
+def test_nodes_are_found_by_a_chip_that_they_offer(caller: Caller) -> None:
+    ready_node("own", kind="modelled", chip_id="wse3")
+    ready_node("pooled", kind="modelled", chip_id="h100-sxm", pools=[{"chip": "wse3", "count": 4}])
+    ready_node("everything", kind="modelled", chip_id="h100-sxm", pools=[{"chip": "any", "count": 4}])
+    ready_node("other", kind="modelled", chip_id="h100-sxm")
+
+    def names(chip: str) -> list[str]:
+        return [node["slug"] for node in caller.get(f"/nodes?chip={chip}").json()["items"]]
+
+    assert names("wse3") == ["everything", "own", "pooled"]
+    assert names("trainium3") == ["everything"]
+    assert names("abacus") == []
+
+
+def test_shapes_come_with_their_sizes_their_source_and_where_they_run(caller: Caller) -> None:
+    listed = caller.get("/shapes?sort=-parameters&limit=200").json()["items"]
+    sizes = [shape["parameters"] for shape in listed]
+    assert sizes == sorted(sizes, reverse=True)
+    dense = caller.get("/shapes/llama-3-8b").json()
+    assert (dense["shape"]["layers"], dense["measurable"], dense["why_not_measurable"]) == (32, True, "")
+    assert dense["source"] and dense["confidence"]
+    latent = next(shape for shape in listed if shape["shape"]["kv_latent_dim"])
+    assert latent["measurable"] is False and "latent attention" in latent["why_not_measurable"]
+    assert [shape["name"] for shape in caller.get("/shapes?search=LLAMA-3-8b").json()["items"]] == ["llama-3-8b"]
+    refused(caller.get("/shapes/gpt-9"), 404)
 
 
 def test_another_projects_run_on_an_open_node_stays_hidden(caller: Caller) -> None:

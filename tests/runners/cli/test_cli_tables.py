@@ -10,7 +10,7 @@ from rich.console import Console
 
 from runners.cli.compare import comparison_view
 from runners.cli.progress import Bars, Lines, change_text, figures_text
-from runners.cli.tables import counts_text, figures_table, run_view, runs_table
+from runners.cli.tables import chips_text, counts_text, figures_table, run_view, runs_table
 
 BASELINE, CHANGED = {"engine.weights": "bf16"}, {"engine.weights": "int8"}
 
@@ -139,3 +139,9 @@ def test_repeats_are_counted_from_one_as_on_the_pages() -> None:
     one = run(trial={"settings": CHANGED}, experiment={"id": 1, "name": "x"}, repeat=0)
     (row,) = printed(runs_table([one])).splitlines()[1:]
     assert " 1  alpha " in row
+
+
+def test_a_node_shows_its_chip_or_the_pools_that_it_offers() -> None:
+    pools = [{"chip": "h100-sxm", "count": 1024}, {"chip": "any", "count": 8}]
+    assert chips_text({"chip_name": "H100", "pools": pools}) == "1,024 × h100-sxm, 8 × any"
+    assert chips_text({"chip_name": "A Fine CPU", "pools": []}) == "A Fine CPU"
