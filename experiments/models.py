@@ -129,7 +129,8 @@ class Trial(models.Model):
 
 class Run(models.Model):
     """One repeat of a trial. `spec` is the frozen RunSpec; `summary`, `distributions`, `valid` and `reasons` are
-    computed from the records when all of the final attempt's events are stored (runners.metrics, .distributions)."""
+    computed from the records when all of the final attempt's events are stored (runners.metrics, .distributions);
+    `prediction` is what the cost model says of a measured run (experiments.services.predicting), null until then."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="runs")
@@ -145,6 +146,7 @@ class Run(models.Model):
     reason = models.TextField(blank=True)
     summary = models.JSONField(null=True)
     distributions = models.JSONField(null=True)
+    prediction = models.JSONField(null=True)
     valid = models.BooleanField(null=True)
     reasons = models.JSONField(default=list)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -163,6 +165,12 @@ class Run(models.Model):
                 fields=["ended_at"],
                 condition=models.Q(valid__isnull=True, final_attempt__isnull=False),
                 name="run_without_results",
+            ),
+            # predicting looks for runs that succeeded of late and have none
+            models.Index(
+                fields=["ended_at"],
+                condition=models.Q(prediction__isnull=True, state="succeeded"),
+                name="run_without_prediction",
             ),
         ]
 

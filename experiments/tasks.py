@@ -27,6 +27,11 @@ def send_webhooks() -> None:
     services.start_sending()
 
 
+@shared_task(name="experiments.tasks.predict_runs", ignore_result=True)  # type: ignore[untyped-decorator]
+def predict_runs() -> None:
+    services.start_predicting()
+
+
 @shared_task(name="experiments.tasks.forget_deliveries", ignore_result=True)  # type: ignore[untyped-decorator]
 def forget_deliveries() -> None:
     services.forget_deliveries()

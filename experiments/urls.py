@@ -52,6 +52,7 @@ urlpatterns = [
     path("runs/<int:run_id>/state", run.run_state, name="run-state"),
     path("runs/<int:run_id>/steps", run.run_steps, name="run-steps"),
     path("runs/<int:run_id>/results", run.run_results, name="run-results"),
+    path("runs/<int:run_id>/prediction", run.run_prediction, name="run-prediction"),
     path("runs/<int:run_id>/cancel", run.cancel, name="run-cancel"),
     path("nodes/", nodes.node_list, name="nodes"),
     path("nodes/<slug:slug>/", nodes.show_node, name="node"),

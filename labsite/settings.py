@@ -158,6 +158,7 @@ CELERY_BEAT_SCHEDULE = {
     "place-runs": {"task": "experiments.tasks.place_runs", "schedule": 2.0, "options": {"expires": 4.0}},
     "reap": {"task": "experiments.tasks.reap", "schedule": 2.0, "options": {"expires": 4.0}},
     "send-webhooks": {"task": "experiments.tasks.send_webhooks", "schedule": 2.0, "options": {"expires": 4.0}},
+    "predict-runs": {"task": "experiments.tasks.predict_runs", "schedule": 5.0, "options": {"expires": 10.0}},
     "forget-deliveries": {
         "task": "experiments.tasks.forget_deliveries",
         "schedule": 3600.0,

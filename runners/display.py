@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,6 +139,11 @@ def settings_label(settings: dict[str, Any]) -> str:
     return (
         " · ".join(f"{path.split('.')[-1]} {setting_value(value)}" for path, value in settings.items()) or "as written"
     )
+
+
+def model_label(model: Mapping[str, Any]) -> str:
+    """A run's model by its name; one that is a shape alone says so."""
+    return f"{model['name']} (random weights)" if model.get("random_weights") else str(model["name"])
 
 
 def duration(seconds: float) -> str:

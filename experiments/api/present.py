@@ -18,6 +18,7 @@ from experiments.api.schemas import (
     TrialRef,
 )
 from experiments.models import Attempt, Experiment, Run
+from experiments.predictions import prediction_of
 from experiments.selectors import RunOnNode, TrialWithRuns
 
 
@@ -77,6 +78,7 @@ def run_out(entry: RunOnNode, attempts: list[Attempt], live: dict[str, Any] | No
     return RunOut(
         **_item_fields(entry),
         summary=run.summary,
+        prediction=prediction.as_json() if (prediction := prediction_of(run)) else None,
         spec=run.spec,
         attempts=[attempt_out(attempt) for attempt in attempts],
         live=live,

@@ -172,6 +172,11 @@ class RunOut(RunItem):
     summary: dict[str, Any] | None = Field(
         description="Every figure as {value, unit, n, percentiles}, and the reasons in full."
     )
+    prediction: dict[str, Any] | None = Field(
+        description="What the cost model says of a measured run, modelled as it is: `state` calibrated or "
+        "uncalibrated, `basis` in words, `metrics` with predicted, low and high (90 %), measured and residual "
+        "(measured / predicted - 1); or `why_not`. Null for a modelled run, and until it has been computed."
+    )
     spec: dict[str, Any] = Field(description="What the node was given, frozen at submission.")
     attempts: list[AttemptOut]
     live: dict[str, Any] | None = Field(description="The latest sample of the attempt shown.")

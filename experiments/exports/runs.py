@@ -2,7 +2,7 @@
 
 A setting is the column `settings.<path>`. A figure is `<metric>_<unit>` with its percentiles `<metric>_p95_<unit>` and
 `<metric>_n`, how many requests it rests on. A percentile with too few samples behind it is left out, as it is greyed
-on the pages.
+on the pages. What the cost model says of measured runs is `modelled_<metric>_<unit>` with its band, and the residual.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 
 from experiments.exports.columns import Column, Kind, Row, kind_of_values
 from experiments.models import Experiment, Run, Trial
+from experiments.predictions import read_prediction
 from experiments.selectors import RunOnNode, runs_on_nodes
 
 PIECE = 100
@@ -38,6 +39,16 @@ FIXED: tuple[tuple[Column, Callable[[RunOnNode], Any]], ...] = (
     (Column("ended_at", Kind.TIME), lambda one: one.run.ended_at),
 )
 UNIT_NAMES = {"/": "_per_", "$": "usd"}
+PREDICTION_COLUMNS = (
+    Column("prediction_state", Kind.TEXT),
+    Column("prediction_why_not", Kind.TEXT),
+    *(
+        Column(name, Kind.FLOAT)
+        for metric, unit in (("output_throughput", "_tok_per_s"), ("tpot", "_s"), ("ttft", "_s"))
+        for name in (f"modelled_{metric}{unit}", f"modelled_{metric}_low{unit}", f"modelled_{metric}_high{unit}",
+                     f"residual_{metric}")
+    ),
+)  # fmt: skip
 
 
 def run_columns(experiment: Experiment) -> tuple[Column, ...]:
@@ -51,7 +62,8 @@ def run_columns(experiment: Experiment) -> tuple[Column, ...]:
     figures: dict[str, Kind] = {}
     for metrics in _metrics(experiment):
         figures |= {name: Kind.INT if name.endswith("_n") else Kind.FLOAT for name in figures_of(metrics)}
-    return (*columns, *(Column(name, kind) for name, kind in figures.items()))
+    columns += [Column(name, kind) for name, kind in figures.items()]
+    return (*columns, *(PREDICTION_COLUMNS if _is_predicted(experiment) else ()))
 
 
 def run_pieces(experiment: Experiment) -> Iterator[list[Row]]:
@@ -70,7 +82,7 @@ def run_pieces(experiment: Experiment) -> Iterator[list[Row]]:
 def _row(one: RunOnNode, metrics: dict[str, Any]) -> Row:
     fixed = {column.name: value(one) for column, value in FIXED}
     settings = {f"settings.{path}": value for path, value in one.run.trial.settings.items()}
-    return fixed | settings | figures_of(metrics)
+    return fixed | settings | figures_of(metrics) | predicted_of(one.run.prediction, metrics)
 
 
 def figures_of(metrics: dict[str, Any]) -> dict[str, float | int | None]:
@@ -83,6 +95,23 @@ def figures_of(metrics: dict[str, Any]) -> dict[str, float | int | None]:
             figures[f"{name}_{percentile}{unit}"] = found["value"] if found["enough"] else None
         figures[f"{name}_n"] = metric["n"]
     return figures
+
+
+def predicted_of(stored: dict[str, Any] | None, metrics: dict[str, Any]) -> dict[str, float | str | None]:
+    """A prediction as columns; none where there is none."""
+    if stored is None:
+        return {}
+    found = read_prediction(stored, metrics)
+    values: dict[str, float | str | None] = {"prediction_state": found.state, "prediction_why_not": found.why_not}
+    for name, beside in found.metrics.items():
+        unit = column_unit(beside.unit)
+        values |= {f"modelled_{name}{unit}": beside.predicted, f"modelled_{name}_low{unit}": beside.low,
+                   f"modelled_{name}_high{unit}": beside.high, f"residual_{name}": beside.residual}  # fmt: skip
+    return values
+
+
+def _is_predicted(experiment: Experiment) -> bool:
+    return Run.objects.filter(experiment=experiment, prediction__isnull=False).exists()
 
 
 def column_unit(unit: str) -> str:

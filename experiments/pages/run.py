@@ -19,6 +19,7 @@ from experiments.figures.run import live_figures, timeline_figure
 from experiments.figures.steps import steps_figure
 from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
+from experiments.predictions import awaits_prediction, prediction_of
 from experiments.selectors import attempts_of, latest_sample, records_after, shown_attempt
 from experiments.services.cancelling import cancel_run
 from experiments.steps import PLACES, latest_engines, shown_steps
@@ -121,6 +122,13 @@ def run_results(request: HttpRequest, run_id: int) -> HttpResponse:
     return render(request, "experiments/_run_results.html", {"run": run, **_results(run, attempt)})
 
 
+@login_required
+def run_prediction(request: HttpRequest, run_id: int) -> HttpResponse:
+    """What the cost model says of a measured run; asked again until it has been computed."""
+    run = run_or_404(request, run_id)
+    return render(request, "experiments/_prediction.html", {"run": run, "prediction": prediction_of(run)})
+
+
 def _state(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[str, Any]:
     ended = run.state in RUN_ENDED
     allowed = not ended and may_control(person(request), run.experiment.project, run.experiment.owner_id)
@@ -149,6 +157,8 @@ def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
             for name in SYSTEM_FIGURES
             if stored.get(name) and stored[name]["value"] is not None
         ],
+        "prediction": prediction_of(run),
+        "awaits_prediction": awaits_prediction(run, modelled=attempt is None or attempt.node.kind == NodeKind.MODELLED),
         "thresholds": THRESHOLDS,
         "percentile_keys": PERCENTILE_KEYS,
         "lead": [{"name": name, **metrics[name]} for name in LEAD if name in metrics],

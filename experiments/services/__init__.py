@@ -11,6 +11,7 @@ from experiments.services.deleting import delete_experiment, purge_deleted, rest
 from experiments.services.editing import Edit, edit_experiment
 from experiments.services.pausing import pause_experiment, resume_experiment
 from experiments.services.placing import place_runs, request_placement
+from experiments.services.predicting import start_predicting
 from experiments.services.reaping import reap
 from experiments.services.submit import Submission, submit_experiment, submit_once
 from experiments.services.webhook_sending import forget_deliveries, start_sending
@@ -40,6 +41,7 @@ __all__ = [
     "request_placement",
     "restore_experiment",
     "resume_experiment",
+    "start_predicting",
     "start_sending",
     "stop_experiment",
     "submit_experiment",

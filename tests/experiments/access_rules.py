@@ -155,6 +155,7 @@ PAGES: dict[str, dict[str, Rule]] = {
     f"{RUN}/state": {"GET": Rule(MEMBER)},
     f"{RUN}/steps": {"GET": Rule(MEMBER)},
     f"{RUN}/results": {"GET": Rule(MEMBER)},
+    f"{RUN}/prediction": {"GET": Rule(MEMBER)},
     f"{RUN}/cancel": {"POST": change(CONTROL)},
     "nodes/": {"GET": Rule(SIGNED_IN)},
     "nodes/<slug:slug>/": {"GET": Rule(MEMBER)},
