@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from runners.chips import ChipRecord, NotModellable, record_for_run, run_facts
 from runners.events import Report
 from runners.execution.errors import RunFailed
+from runners.execution.having_model import model_facts
 from runners.execution.journal import Journal
 from runners.load import virtual
 from runners.modelled.fleet_build import build
@@ -32,7 +33,7 @@ def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> 
     except (ValidationError, NotModellable, CostModelError, ShapeError) as error:
         raise RunFailed(f"{names} can't be modelled: {error}", retry=False) from error
     system = build(plan, spec.engine)
-    facts["model"] = {"name": spec.model.name, "sha256": spec.model.sha256}
+    facts["model"] = model_facts(spec.model)
     result = virtual.run(spec, system, journal.add_all)
     facts.update(system_facts(plan, system))
     facts.update(records_facts(records))
