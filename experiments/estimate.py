@@ -20,10 +20,36 @@ from experiments.chosen_models import name_of
 from experiments.models import Run, RunState
 from labsite.accounts.models import Project
 from runners.matrix import Plan
-from runners.spec import ExperimentSpec, FixedLen, LengthSpec, LognormalLen, WorkloadSpec
+from runners.spec import (
+    EngineSpec,
+    ExperimentSpec,
+    FixedLen,
+    LengthSpec,
+    LognormalLen,
+    PlacementSpec,
+    SpeculationSpec,
+    WorkloadSpec,
+)
 
 LOOKED_AT = 200
 SPEAKING = 30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the speed most: weights, the batch's bound, how many requests there are at once or a second, and the
+    system: where engines lie, and how they draft."""
+
+    weights: str
+    max_num_seqs: int
+    load: tuple[str, float]
+    system: tuple[PlacementSpec, SpeculationSpec]
+
+    def is_like(self, other: Settings) -> bool:
+        return self.is_near(other) and self.system == other.system
+
+    def is_near(self, other: Settings) -> bool:
+        return (self.weights, self.load) == (other.weights, other.load)
 
 
 @dataclass(frozen=True)
@@ -33,7 +59,7 @@ class PastRun:
     model: str
     modelled: bool
     node: str
-    settings: tuple[Any, ...]
+    settings: Settings
     tokens: float
     window_s: float
     whole_s: float
@@ -59,7 +85,8 @@ class Likeness:
 
 LIKENESSES = (
     Likeness("with the same settings and load", lambda past, cell: past.settings == _settings(cell)),
-    Likeness("with the same weights and load", lambda past, cell: past.settings[0::2] == _settings(cell)[0::2]),
+    Likeness("with the same weights, load and placement", lambda past, cell: past.settings.is_like(_settings(cell))),
+    Likeness("with the same weights and load", lambda past, cell: past.settings.is_near(_settings(cell))),
     Likeness("under other loads", lambda past, cell: True),
 )
 
@@ -103,6 +130,7 @@ def past_runs(project: Project) -> list[PastRun]:
         "final_attempt__node__kind",
         model=KeyTextTransform("name", KeyTransform("model", "spec")),
         engine=KeyTransform("engine", "spec"),
+        placement=KeyTransform("placement", "spec"),
         workload=KeyTransform("workload", "spec"),
         window=KeyTransform("value", KeyTransform("window", KeyTransform("metrics", "summary"))),
     )
@@ -113,6 +141,9 @@ def _read(rows: Iterable[dict[str, Any]]) -> Iterable[PastRun]:
     for row in rows:
         try:
             workload = WorkloadSpec.model_validate(row["workload"])
+            settings = _load(
+                EngineSpec.model_validate(row["engine"]), PlacementSpec.model_validate(row["placement"]), workload
+            )
         except ValidationError:  # of a version whose documents were others
             continue
         if not row["window"] or not row["final_attempt__node__slug"]:
@@ -121,22 +152,22 @@ def _read(rows: Iterable[dict[str, Any]]) -> Iterable[PastRun]:
             model=row["model"],
             modelled=row["final_attempt__node__kind"] == "modelled",
             node=row["final_attempt__node__slug"],
-            settings=_load(row["engine"], workload),
+            settings=settings,
             tokens=_tokens(workload),
             window_s=row["window"],
             whole_s=(row["ended_at"] - row["started_at"]).total_seconds(),
         )
 
 
-def _settings(cell: ExperimentSpec) -> tuple[Any, ...]:
-    return _load(cell.engine.model_dump(mode="json"), cell.workload)
+def _settings(cell: ExperimentSpec) -> Settings:
+    return _load(cell.engine, cell.placement, cell.workload)
 
 
-def _load(engine: dict[str, Any], workload: WorkloadSpec) -> tuple[Any, ...]:
-    """What decides the speed most: weights, the batch's bound, how many requests there are at once or a second."""
+def _load(engine: EngineSpec, placement: PlacementSpec, workload: WorkloadSpec) -> Settings:
     arrival = workload.arrival
     pressure = arrival.max_concurrency if arrival.kind == "closed" else arrival.request_rate
-    return engine.get("weights"), engine.get("max_num_seqs"), (arrival.kind, pressure)
+    load = (arrival.kind, float(pressure))
+    return Settings(engine.weights, engine.max_num_seqs, load, (placement, engine.speculation))
 
 
 def _closest(cell: ExperimentSpec, past: Sequence[PastRun], modelled: bool) -> tuple[int, list[PastRun]] | None:
@@ -164,7 +195,8 @@ def _seconds(past: PastRun, workload: WorkloadSpec) -> float:
 def _tokens(workload: WorkloadSpec) -> float:
     """What the measured requests cost, in tokens: an answer's token weighs as a step, a prompt's far less."""
     requests = workload.num_requests or (workload.duration_s or 1.0)
-    return requests * (_mean(workload.output_len) + _mean(workload.input_len) / 16)
+    prefix = workload.shared_prefix.prefix_tokens if workload.shared_prefix else 0
+    return requests * (_mean(workload.output_len) + (_mean(workload.input_len) + prefix) / 16)
 
 
 def _mean(length: LengthSpec) -> float:

@@ -10,6 +10,7 @@ from experiments.estimate import Estimate, estimate, past_runs
 from experiments.models import Run, RunState
 from experiments.placement import matches
 from experiments.services.feasibility import Feasible, demand_of, node_view
+from experiments.system_warnings import find_system_warnings
 from experiments.warnings import MatchingNode, Warning, find_warnings
 from hardware.models import Node, NodeKind
 from hardware.selectors import nodes_serving
@@ -31,7 +32,8 @@ def preview(plan: Plan, project: Project, found: Feasible) -> Preview:
     modelled = bool(nodes) and all(node.modelled for node in nodes)
     expected = estimate(plan, past_runs(project), modelled, len(up))
     sizes = {model.name: model.bytes for model in models.values() if not model.random_weights}
-    return Preview(find_warnings(plan, nodes, sizes, expected, _queued(project)), expected)
+    warnings = find_warnings(plan, nodes, sizes, expected, _queued(project))
+    return Preview([*warnings, *find_system_warnings(plan)], expected)
 
 
 def _matching(plan: Plan, project: Project, found: Feasible) -> list[MatchingNode]:

@@ -7,17 +7,22 @@ from typing import Any
 import pytest
 from control_plane import document
 
-from experiments.estimate import PastRun, estimate
+from experiments.estimate import PastRun, Settings, estimate
 from runners.matrix import plan_experiment
+from runners.spec import PlacementSpec, SpeculationSpec
 
 MODEL = "smollm2-135m-instruct"
-CLOSED_2 = ("closed", 2)
+CLOSED_2 = ("closed", 2.0)
+
+
+def settings(weights: str = "bf16", seqs: int = 16, **placement: Any) -> Settings:
+    return Settings(weights, seqs, CLOSED_2, (PlacementSpec(**placement), SpeculationSpec()))
 
 
 def past(**changes: Any) -> PastRun:
     # 4 requests of 32 tokens out and 128 in: the document's own workload.
     fields: dict[str, Any] = {
-        "model": MODEL, "modelled": False, "node": "local", "settings": ("bf16", 16, CLOSED_2),
+        "model": MODEL, "modelled": False, "node": "local", "settings": settings(),
         "tokens": 4 * (32 + 128 / 16), "window_s": 8.0, "whole_s": 10.0,
     }  # fmt: skip
     return PastRun(**fields | changes)
@@ -63,12 +68,19 @@ def test_the_quartiles_of_the_past_are_the_bounds():
 
 
 def test_those_most_alike_speak_and_the_basis_says_how_alike_they_are():
-    others = [past(settings=("int8", 4, CLOSED_2), whole_s=100.0), past(settings=("bf16", 4, CLOSED_2), whole_s=50.0)]
+    others = [past(settings=settings("int8", 4), whole_s=100.0), past(settings=settings("bf16", 4), whole_s=50.0)]
     assert told([*others, past()]).seconds == 10.0
     assert told(others).seconds == 50.0
     assert "same weights" in told(others).basis
     assert told(others[:1]).seconds == 100.0
     assert "other loads" in told(others[:1]).basis
+
+
+def test_runs_of_the_same_system_speak_before_those_of_another():
+    replicas = [past(settings=settings(seqs=4, replicas=2), whole_s=30.0), past(settings=settings(seqs=4), whole_s=50.0)]
+    found = told(replicas, placement={"replicas": 2})
+    assert found.seconds == 30.0 and "load and placement" in found.basis
+    assert told(replicas[1:], placement={"replicas": 2}).basis.endswith("with the same weights and load")
 
 
 def test_a_named_nodes_own_runs_speak_before_those_of_others():
