@@ -18,7 +18,7 @@ from runners.chips.running import NotModellable, band_of, in_sram, record_for_ru
 from runners.chips.single import one_chip
 from runners.chips.sources import FigureSource, Remark
 from runners.chips.speculation import Speculation
-from runners.chips.units import attention_flops, linear_flops, takes_as_they_lie
+from runners.chips.units import attention_flops, linear_flops, linear_units, takes_as_they_lie
 
 __all__ = [
     "CATALOG_DIR",
@@ -42,6 +42,7 @@ __all__ = [
     "band_of",
     "in_sram",
     "linear_flops",
+    "linear_units",
     "load_catalog",
     "load_record",
     "one_chip",

@@ -86,10 +86,10 @@ class KvPool:
 def plan_kv_pool(cost: Holder, block_size: int, max_num_seqs: int, longest: int | None = None) -> KvPool:
     """The pool that USABLE_SHARE of the memory leaves room for beside the weights (the rest is for activations).
 
-    `longest` is the sequence that must fit, in tokens; None is the longest that the model takes. The pool ends at
-    POOL_SEQUENCES times what `max_num_seqs` sequences of full length can hold, and past MOST_BLOCKS at as many of the
-    `longest` ones: more would only be prefix cache that no run fills. Raises DoesNotFit when not even one sequence has
-    room, CostModelError when the memory is not known.
+    `longest` is the sequence that must fit, in tokens; None is the longest that the model takes. Past MOST_BLOCKS the
+    pool ends at POOL_SEQUENCES times what `max_num_seqs` of the `longest` sequences hold: more would only be prefix
+    cache, and a block takes memory here too. Raises DoesNotFit when not even one sequence has room, CostModelError when
+    the memory is not known.
     """
     shape, groups = cost.shape, cost.parallel.dp
     longest = shape.max_model_len if longest is None else longest
@@ -100,8 +100,7 @@ def plan_kv_pool(cost: Holder, block_size: int, max_num_seqs: int, longest: int 
     if fitting < needed or cost.resident_bytes > usable_bytes:
         kv_bytes = int(needed * block_size * cost.kv_bytes_per_token)
         raise DoesNotFit(cost.chip.chip_id, cost.resident_bytes, kv_bytes, usable_bytes, longest)
-    sequences = POOL_SEQUENCES * max_num_seqs
-    most = min(sequences * -(-shape.max_model_len // block_size), max(MOST_BLOCKS, sequences * needed))
+    most = max(MOST_BLOCKS, POOL_SEQUENCES * max_num_seqs * needed)
     kv_per_token = shape.attending_layers * shape.kv_elements_per_layer * cost.kv_element_bytes
     num_blocks = min(fitting * groups, max(most, needed * groups))
     return KvPool(num_blocks, block_size * kv_per_token, cost.resident_bytes, usable_bytes,

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runners.chips import ChipRecord, NotModellable, attention_flops, linear_flops, takes_as_they_lie
+from runners.chips import ChipRecord, NotModellable, attention_flops, linear_flops, linear_units, takes_as_they_lie
 from runners.modelled.batch import BatchCounter, BatchSums
 from runners.modelled.coefficients import Peaks
 from runners.modelled.formats import engine_format
@@ -121,8 +121,9 @@ class ChipGroup:
         self.splitter = Splitter(shape, fmt, parallel, 8 * self.kv_element_bytes, unpacks=not self.native)
         self.link, self._stage_link, self._collectives = link, stage_link, collectives
         link_bytes_per_s = link.bytes_per_s if link is not None else link_peaks(chip)[0]
+        computes = None if self.native else linear_units(chip, weights)
         peaks = Peaks(self.chip_bytes_per_s, linear, attention, link_bytes_per_s)
-        self.tuning = None if profile is None else tune(chip, fmt.name, peaks, profile)
+        self.tuning = None if profile is None else tune(chip, fmt.name, peaks, profile, computes=computes)
 
     @property
     def tuning(self) -> Tuning | None:

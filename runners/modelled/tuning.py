@@ -84,14 +84,21 @@ def tune(
     peaks: Peaks,
     profile: str = DEFAULT_PROFILE,
     calibration: Calibration | None = None,
+    computes: str | None = None,
 ) -> Tuning:
-    """The tuning of a chip under an engine profile; without `calibration`, the project's own. Raises ProfileError."""
+    """The tuning of a chip under an engine profile; without `calibration`, the project's own. `computes` is the format
+    of the units that compute, where it is another than `precision`: matrices reach of their rate what that format does,
+    unless results of the family were in `precision`. Raises ProfileError."""
     fit, overrides = calibration or own_calibration(), overrides_of(profile)
     family = family_of(chip.chip_id)
     power = shares_of(fit.power, family)
     setting = _Setting(profile, SCENARIO, precision, _Chip(family))
     if ("memory", f"family={family}") in fit.steps and not chip.speculative:
-        values = values_of(setting, fit.steps) | dict(overrides)
+        values = values_of(setting, fit.steps)
+        if computes is not None and ("gemm", f"family|precision={family}|{precision}") not in fit.steps:
+            other = values_of(_Setting(profile, SCENARIO, computes, _Chip(family)), fit.steps)
+            values |= {name: other[name] for name in ("gemm", "expert_gemm")}
+        values |= dict(overrides)
         if overrides:  # Nobody has published how far off such an engine is.
             return Tuning(make_speeds(peaks, values), values["scope"], profile, family, precision,
                           "uncalibrated", "the chip's family under other engines; the engine as described",
@@ -100,7 +107,7 @@ def tune(
         told = {str(name): asdict(error) for name, error in errors.items() if error is not None}
         return Tuning(make_speeds(peaks, values), values["scope"], profile, family, precision,
                       "calibrated", _fitted_on(fit, chip, profile, family, precision), told, power)  # fmt: skip
-    values = _starting_values(values_of(setting, {}), chip, precision) | dict(overrides)
+    values = _starting_values(values_of(setting, {}), chip, computes or precision) | dict(overrides)
     return Tuning(make_speeds(peaks, values), 1.0, profile, family, precision, "uncalibrated", "priors of its record",
                   power=power)  # fmt: skip
 
