@@ -77,7 +77,7 @@ def test_those_most_alike_speak_and_the_basis_says_how_alike_they_are():
 
 
 def test_runs_of_the_same_system_speak_before_those_of_another():
-    replicas = [past(settings=settings(seqs=4, replicas=2), whole_s=30.0), past(settings=settings(seqs=4), whole_s=50.0)]
+    replicas = [past(settings=settings(seqs=4, replicas=count), whole_s=50.0 - 10 * count) for count in (2, 1)]
     found = told(replicas, placement={"replicas": 2})
     assert found.seconds == 30.0 and "load and placement" in found.basis
     assert told(replicas[1:], placement={"replicas": 2}).basis.endswith("with the same weights and load")
