@@ -13,6 +13,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from experiments.analysis.speculative import Band
+from experiments.models import Run
+from experiments.predictions import prediction_of
 from runners import display
 
 register = template.Library()
@@ -93,6 +95,20 @@ def signed(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{display.with_sign(value * 100)}\u00a0%"
+
+
+@register.simple_tag
+def residual(run: Run, metric: str) -> SafeString:
+    """How far a measured run's figure is from what the cost model says, which is named as modelled: the inside of a
+    table cell."""
+    prediction = prediction_of(run)
+    if prediction is None:
+        return SafeString("–")
+    beside = prediction.metrics.get(metric)
+    if beside is None or beside.residual is None:
+        return format_html('<small title="{}">no prediction</small>', prediction.why_not or "not predicted")
+    value = display.shown(beside.predicted, beside.unit)
+    return format_html("{}<small>of {} modelled, {}</small>", signed(beside.residual), value, prediction.state)
 
 
 @register.filter

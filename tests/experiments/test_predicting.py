@@ -207,6 +207,17 @@ def test_the_page_says_that_a_prediction_is_still_to_come_and_then_shows_it(
     assert "No prediction: the node&#x27;s ceilings are unknown." in text_of(browser.get(f"/runs/{run.pk}/prediction"))
 
 
+def test_the_table_of_runs_has_the_residual_beside_each(
+    project: Project, researcher: User, browser: Client, node: Node
+) -> None:
+    predicted, without, waiting = measured(submit(project, researcher, **{**MEASURED, "repeats": 3}), node)
+    Run.objects.filter(pk=predicted.pk).update(prediction=STORED)
+    Run.objects.filter(pk=without.pk).update(prediction={"why_not": "too large"})
+    page = text_of(browser.get(f"/experiments/{waiting.experiment_id}/"))
+    assert "+10.0 %<small>of 100 tok/s modelled, calibrated</small>" in page
+    assert '<small title="too large">no prediction</small>' in page
+
+
 def test_a_stranger_sees_no_prediction(project: Project, researcher: User, node: Node) -> None:
     (run,) = measured(submit(project, researcher, **MEASURED), node)
     stranger = Client()
