@@ -16,6 +16,7 @@ from runners.modelled.formats import engine_format
 from runners.modelled.links import Link
 from runners.modelled.parallel import ONE_CHIP, Parallel
 from runners.modelled.power import PowerShares
+from runners.modelled.quantisation import MatrixWaste
 from runners.modelled.shape import TABLE_BYTES_PER_ELEMENT, ModelShape
 from runners.modelled.step_model import CostModelError, StepParts
 from runners.modelled.tuning import Tuning, link_peaks, tune
@@ -119,6 +120,7 @@ class ChipGroup:
         self.micro_batches = micro_batches or parallel.pp
         fmt = engine_format(weights)
         self.splitter = Splitter(shape, fmt, parallel, 8 * self.kv_element_bytes, unpacks=not self.native)
+        self._waste = MatrixWaste(shape, parallel.tp, chip.chip_id)
         self.link, self._stage_link, self._collectives = link, stage_link, collectives
         link_bytes_per_s = link.bytes_per_s if link is not None else link_peaks(chip)[0]
         computes = None if self.native else linear_units(chip, weights)
@@ -220,7 +222,12 @@ class ChipGroup:
         tokens = num_tokens * share
         counts = Counts(tokens, num_sampled * share, sequences * share, 0.0, 0.0, num_tokens / batches)
         work = self.splitter.split(counts)
-        work = replace(work, hops=0.0, reduces=work.reduces * self._collectives / 2)
+        work = replace(
+            work,
+            dense_flops=work.dense_flops / self.splitter.waste * self._waste.times(tokens),
+            hops=0.0,
+            reduces=work.reduces * self._collectives / 2,
+        )
         for moving_s, computing_s in weight_kernels(work, self._speeds):
             taken_s = soft_max(moving_s, computing_s, self._speeds.knee)
             if computing_s > moving_s:

@@ -125,7 +125,7 @@ class Splitter:
         # Of one group, those that the cache of a sequence is split over: further ones hold copies.
         kv_heads = 1 if shape.kv_latent_dim else max(shape.kv_heads, 1)
         self.kv_chips = min(parallel.tp, kv_heads) * parallel.pp
-        self._waste = self._tile_waste()
+        self.waste = self._tile_waste()
 
     def split(self, counts: Counts) -> Work:
         """`counts` are of one data-parallel group's batch; each of the `dp` groups has one like it, or as `all_tokens`
@@ -151,7 +151,7 @@ class Splitter:
         expert_bytes = touched * self.bytes_each / (group * pp)
         return Work(
             dense_bytes=dense * self.dense_bytes_each + activations / tp,
-            dense_flops=2 * dense * padded * self._waste,
+            dense_flops=2 * dense * padded * self.waste,
             expert_bytes=expert_bytes,
             expert_flops=2 * routed * max(all_tokens, 1.0) / (group * pp),
             head_bytes=shape.head_weights * self.head_bytes_each / tp if counts.sampled else 0.0,
