@@ -1,9 +1,6 @@
-"""Power of a chip as a step loads it: idle, plus what memory traffic and arithmetic add.
+"""The shares of a chip's power (power.py), fitted on published joules per token.
 
-P = tdp x (idle + memory x MBU + compute x MFU + busy), at most tdp: dynamic power goes with activity (Hong and Kim
-2010, "An integrated GPU power and performance model"), whose measures here are the shares of peak bandwidth and peak
-arithmetic that the step reaches. The four shares are fitted on published joules per token; a chip without a stated
-power has none. Nothing here is measured on a wall plug: host, network and cooling are not in it.
+The formula is that of a run's steps, for all cases at once; a chip without a stated power has none.
 """
 
 from __future__ import annotations
@@ -16,10 +13,10 @@ from scipy.optimize import least_squares
 
 from runners.modelled.cases import Case
 from runners.modelled.fit import Parameters, Problem, Timer
+from runners.modelled.power import PRIORS
 from runners.modelled.work import Work, stack
 
 Array = npt.NDArray[np.float64]
-PRIORS = {"idle": 0.25, "memory": 0.35, "compute": 0.6, "busy": 0.1}
 SPREAD = 0.5
 FAMILY_SPREAD = 0.2
 ROW_SPREAD = 0.1
