@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import time
+from pathlib import Path
 
 import redis
 from control_plane import live_attempt, ready_node
@@ -20,11 +22,10 @@ from hardware.broker import stream_key
 from hardware.messages import Heartbeat
 from hardware.models import Node
 from hardware.services import load_catalog
-from runners.chips import ChipRecord, record_for_run, run_facts
-from runners.events import AnyEvent, Report
-from runners.load import virtual
-from runners.modelled.executor import build, build_engine
-from runners.modelled.fleet import one_engine
+from runners.events import EVENT, AnyEvent
+from runners.execution.journal import Journal
+from runners.execution.modelled import execute_modelled
+from runners.spool import SUFFIX, SpoolWriter
 
 MODELLED = {
     "nodes": {"labels": {"kind": "modelled"}},
@@ -49,21 +50,11 @@ def modelled_node(name: str = "modelled", chip_id: str = "h100-sxm") -> Node:
 def events_of(attempt: Attempt) -> list[AnyEvent]:
     """What a modelled node says of the attempt, its report included. Claims the attempt."""
     spec = claim(attempt.node, attempt.run_id, attempt.number)
-    assert spec.chip is not None
-    chip = record_for_run(ChipRecord.model_validate(spec.chip), spec.allow_speculative)
-    executor = build(chip, spec.model.shape, spec.engine)
-    events: list[AnyEvent] = []
-    result = virtual.run(spec, one_engine(build_engine(executor, spec.engine), executor.clock), events.extend)
-    report = Report(
-        outcome="succeeded",
-        window_start_s=result.window_start_s,
-        window_end_s=result.window_end_s,
-        client=result.client,
-        facts={**executor.facts(), **run_facts(chip)},
-        modelled=True,
-        events=len(events) + 1,
-    )
-    return [*events, report]
+    with tempfile.TemporaryDirectory() as directory:
+        spool = Path(directory) / f"1-1{SUFFIX}"
+        journal = Journal(SpoolWriter(spool))
+        journal.close_with(execute_modelled(spec, journal, {}))
+        return [EVENT.validate_json(line) for line in spool.read_bytes().splitlines()]
 
 
 def send(broker: redis.Redis, attempt: Attempt, events: list[AnyEvent], first: int = 1) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from control_plane import live_attempt, ready_node, submit, team
+from modelled_node import finish_run
 
 from experiments.models import Experiment, Run
 from experiments.services import claim, place_runs
@@ -19,6 +20,13 @@ from runners.spec import RunSpec
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_url")]
 MODELLED = {"labels": {"kind": "modelled"}}
+LOAD = {
+    "kind": "synthetic",
+    "input_len": {"dist": "fixed", "tokens": 512},
+    "output_len": {"dist": "fixed", "tokens": 32},
+    "arrival": {"kind": "closed", "max_concurrency": 4},
+    "num_requests": 32,
+}
 PREFILL_DECODE = {
     "kind": "prefill_decode",
     "prefill": {"chip": "trainium3", "count": 8, "tensor_parallel": 4},
@@ -185,3 +193,31 @@ def test_planning_at_submission_loads_no_torch() -> None:
     code = "import sys, experiments.topologies; sys.exit('torch' in sys.modules)"
     django = f"import os, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'labsite.settings'; django.setup(); {code}"
     assert subprocess.run([sys.executable, "-c", django], check=False).returncode == 0
+
+
+# From the document to the figures
+
+
+def test_a_system_of_two_pools_runs_and_its_figures_count_all_of_its_chips(redis_url: str) -> None:
+    lab_node()
+    run = finish_run(submit(team(), **system(), workload=LOAD).runs.get(), redis_url)
+    assert (run.state, run.valid) == ("succeeded", True), run.reason
+    metrics = {name: metric["value"] for name, metric in run.summary["metrics"].items()}
+    assert metrics["output_throughput_per_chip"] == pytest.approx(metrics["output_throughput"] / 10)
+    assert 0 < metrics["interconnect_tax"] < 1
+    facts = run.final_attempt.report["facts"]
+    assert facts["system"]["chips"] == 10 and set(facts["phases"]) == {"prefill", "decode"}
+    assert facts["transfers"]["count"] == 32 + 4  # requests and those of the warm-up
+
+
+def test_a_run_without_a_price_of_its_own_costs_what_the_catalog_says(redis_url: str) -> None:
+    lab_node()
+    experiment = submit(team(), model="llama-3-8b", chip="h100-sxm", placement={"replicas": 2}, workload=LOAD)
+    run = finish_run(experiment.runs.get(), redis_url)
+    facts, record = run.final_attempt.report["facts"], run.spec["chip"]
+    assert run.spec["usd_per_hour"] is None and facts["usd_per_hour"] == pytest.approx(2 * record["usd_per_hour"])
+    metrics = {name: metric["value"] for name, metric in run.summary["metrics"].items()}
+    per_token = metrics["cost_per_million_output_tokens"] * 1e-6
+    assert per_token == pytest.approx(facts["usd_per_hour"] / 3600 / metrics["output_throughput"])
+    assert metrics["energy_per_output_token"] > 0
+    assert metrics["mean_power"] == pytest.approx(metrics["energy_per_output_token"] * metrics["output_throughput"])
