@@ -316,8 +316,7 @@ class Scheduler:
     def _release(self, sequence: Sequence) -> None:
         self.pool.release(sequence.block_table)
         sequence.block_table = ()
-        sequence.num_computed_tokens = sequence.num_received_tokens = 0
-        sequence.loaded = ()
+        sequence.num_computed_tokens = 0
 
     def publish_full_blocks(self, sequence: Sequence) -> None:
         """Offer what the sequence has filled since the last time to the prefix cache."""

@@ -120,10 +120,11 @@ class Sequence:
     clock. `order` is (priority, arrival): lower runs sooner. `cached_tokens` counts the prompt tokens that
     its first admission found in the prefix cache, `num_published_blocks` its blocks offered to that cache.
     `structure` says where the output stands in the structure it must match. `prompt_logprobs`, where asked for, grows
-    to one entry per prompt token but the first. `num_received_tokens` are those whose keys and values come from
-    elsewhere when it is admitted; a preemption loses them, so that they are computed here after it. `loaded` comes out
-    of tiers in its first step since then; `tier_hits` is what its first admission found there. With `keep_kv` its
-    blocks outlast it.
+    to one entry per prompt token but the first.
+
+    Of its prefix, `num_received_tokens` come from another engine and `loaded` out of tiers, until the first step after
+    it was admitted has them; after a preemption all is computed here that no cache has. `tier_hits` is what its first
+    admission found in tiers. With `keep_kv` its blocks outlast it.
     """
 
     request_id: str
