@@ -21,7 +21,7 @@ from runners.modelled.shape import TABLE_BYTES_PER_ELEMENT, ModelShape
 from runners.modelled.step_model import CostModelError, StepParts
 from runners.modelled.tuning import Tuning, link_peaks, tune
 from runners.modelled.weighing import WeightBytes
-from runners.modelled.work import Counts, Speeds, Splitter, price, soft_max, weight_kernels
+from runners.modelled.work import Counts, Speeds, Splitter, Work, price, soft_max, weight_kernels
 from runners.precision import BYTES_PER_KV
 
 BARE_COST_MODEL = "bare-roofline-1"
@@ -228,19 +228,28 @@ class ChipGroup:
             hops=0.0,
             reduces=work.reduces * self._collectives / 2,
         )
-        for moving_s, computing_s in weight_kernels(work, self._speeds):
-            taken_s = soft_max(moving_s, computing_s, self._speeds.knee)
+        # Every micro-batch meets head and host once, however many stages it passes.
+        once = min(batches / self.parallel.pp, 1.0)
+        *body, head = weight_kernels(work, self._speeds)
+        for (moving_s, computing_s), times in ((body[0], 1.0), (body[1], 1.0), (head, once)):
+            taken_s = times * soft_max(moving_s, computing_s, self._speeds.knee)
             if computing_s > moving_s:
                 kept.compute_s += taken_s
             else:
                 kept.bandwidth_s += taken_s
         parts = price(work, self._speeds)
-        kept.link_s, kept.overhead_s = parts.link_s, parts.overhead_s
+        kept.link_s, kept.overhead_s = parts.link_s, parts.overhead_s - (1.0 - once) * self._host_s(work)
         kept.hops_s = self._hops_s(tokens * self.shape.hidden_size * TABLE_BYTES_PER_ELEMENT)
         kept.moved_s = batches * (work.dense_bytes + work.expert_bytes + work.head_bytes) / self.chip_bytes_per_s
         linear_s = (work.dense_flops + work.expert_flops) / self.linear_flops_per_s
         kept.flops_s = batches * (linear_s + work.head_flops / self.attention_flops_per_s)
         return kept
+
+    def _host_s(self, work: Work) -> float:
+        """What an engine's host spends on a micro-batch."""
+        speeds = self._speeds
+        assert speeds is not None
+        return float(speeds.step_s + work.sequences * speeds.sequence_s + work.tokens * speeds.token_s)
 
     def _hops_s(self, activation_bytes: float) -> float:
         """What a micro-batch's way from stage to stage takes."""

@@ -9,7 +9,8 @@ arXiv 2211.17192, whose expected tokens per step are (1 - a^(k + 1)) / (1 - a) a
     draft   from a smaller model on the same chips, split over as many of a group as its heads allow and not into
             stages; it computes prompts too, and its weights and its own cache take memory beside the model's
 
-Draft steps run without the host: of an engine's overheads they have those per layer alone.
+Draft steps run without the host: of an engine's overheads they have those per layer alone. Where another pool computes
+the prompts, a drafter's own cache of them is taken to be there.
 """
 
 from __future__ import annotations
