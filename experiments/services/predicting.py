@@ -46,6 +46,12 @@ REQUESTS_OF_A_RUN = 300
 _predicting = threading.Lock()
 
 
+class NoTime(Exception):
+    """The machine is too busy for what is least urgent; later it may not be."""
+
+    retry = True
+
+
 def start_predicting() -> None:
     """Predicts what is due in a thread of its own, so that whoever calls need not wait. One such thread a process."""
     if due_runs(timezone.now()).exists():
@@ -58,6 +64,8 @@ def _predict_all() -> None:
     try:
         while (run := due_runs(timezone.now()).first()) is not None:
             predict_run(run)
+    except NoTime as error:
+        log.warning("predictions wait: %s", error)
     except Exception:
         # The next beat of the schedule tries again; a thread has nobody to raise to.
         log.exception("measured runs could not be predicted")
@@ -84,7 +92,7 @@ def due_runs(now: dt.datetime) -> QuerySet[Run]:
 
 
 def predict_run(run: Run) -> bool:
-    """Predicts one run and keeps the answer. False where it had one by then."""
+    """Predicts one run and keeps the answer. False where it had one by then. Raises NoTime."""
     try:
         prediction = _ask(request_of(run))
     except (KeyError, TypeError, ValueError) as error:  # of a run stored by another version
@@ -158,18 +166,20 @@ def _intake(run: Run) -> float:
 
 
 def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
-    """PROGRAM's answer; why there is none, where it broke off or took too long."""
+    """PROGRAM's answer; why there is none, where it broke off or took too long. Raises NoTime."""
     command = [sys.executable, "-m", PROGRAM, "--cpu-limit-s", str(CPU_LIMIT_S)]
     try:
         ended = subprocess.run(
             command, input=json.dumps(request), capture_output=True, text=True, timeout=WALL_LIMIT_S, check=False
         )
-    except subprocess.TimeoutExpired:
-        return {"why_not": TOO_LONG.format(CPU_LIMIT_S)}
-    if ended.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+    except subprocess.TimeoutExpired as error:
+        raise NoTime(f"{PROGRAM} got too little of the machine within {WALL_LIMIT_S:.0f} s") from error
+    if ended.returncode == -signal.SIGXCPU:
         return {"why_not": TOO_LONG.format(CPU_LIMIT_S)}
     if ended.returncode:
         log.error("%s ended with status %s: %s", PROGRAM, ended.returncode, ended.stderr[-2000:])
+        if ended.returncode < 0:
+            return {"why_not": f"the prediction was ended by {signal.Signals(-ended.returncode).name}"}
         words = (ended.stderr.strip().splitlines() or ["no word"])[-1]
         return {"why_not": f"the prediction broke off: {words[:300]}"}
     answer: dict[str, Any] = json.loads(ended.stdout)

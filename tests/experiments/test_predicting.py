@@ -17,9 +17,10 @@ from experiments.exports.runs import run_columns, run_pieces
 from experiments.models import Attempt, Experiment, Run, RunState
 from experiments.predictions import prediction_of
 from experiments.services import predicting
-from experiments.services.predicting import due_runs, earlier_runs, predict_run
+from experiments.services.predicting import due_runs, earlier_runs, predict_run, start_predicting
 from hardware.models import Node
 from labsite.accounts.models import Project, User
+from labsite.processes import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_url")]
 SUMMARY = {"metrics": {"output_throughput": {"value": 110.0, "unit": "tok/s", "n": 12, "percentiles": {}}}}
@@ -161,6 +162,22 @@ def test_a_run_too_long_to_simulate_says_so(
     assert predict_run(run)
     run.refresh_from_db()
     assert run.prediction == {"why_not": "simulating the run takes more than 3 s of computing"}
+
+
+def test_a_run_that_the_machine_had_no_time_for_stays_due(
+    project: Project, researcher: User, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predicting, "WALL_LIMIT_S", 0.01)
+    (run,) = measured(submit(project, researcher, **MEASURED), node)
+    with pytest.raises(predicting.NoTime):
+        predict_run(run)
+    assert list(due_runs(timezone.now())) == [run]
+
+
+def test_what_is_due_is_predicted_beside_the_caller(project: Project, researcher: User, node: Node) -> None:
+    measured(submit(project, researcher, **{**MEASURED, "repeats": 2}), node, num_blocks=None)
+    start_predicting()
+    assert wait_until(lambda: not Run.objects.filter(prediction__isnull=True).exists(), 30, 0.05)
 
 
 def test_a_run_whose_report_lacks_what_is_needed_does_not_hold_up_the_others(
