@@ -100,8 +100,8 @@ class SteadyOutput:
 class SteadyPlan:
     """Steps of one batch that an engine is to take next: `timed` are all of them, the first `num_taken` it has taken.
 
-    Steps are numbered from 0. While a plan is being taken nothing else may be done with its engine, but to release
-    blocks that finished requests kept.
+    Steps are numbered from 0. While a plan is being taken nothing else may be done with its engine: a request that is
+    added, or blocks that are released, might change the next step. Whoever does so leaves the rest of the plan.
     """
 
     def __init__(self, scheduler: Scheduler, executor: SteadyExecutor, start_s: float, until_s: float) -> None:
@@ -118,8 +118,9 @@ class SteadyPlan:
             self._filling[(-start - 1) % size].append(sequence)
             if len(sequence.block_table) * size <= start:
                 self._lacking.append(sequence)
-        self._num_blocks = sum([len(sequence.block_table) for sequence in self.sequences])
-        self._num_computed = sum(self._starts)
+        holders = scheduler.holders()
+        self._num_blocks = sum([len(sequence.block_table) for sequence in holders])
+        self._num_computed = sum([sequence.num_computed_tokens for sequence in holders])
         self.timed = self._time_steps(start_s, until_s)
 
     def take(self, upto: int) -> tuple[tuple[SteadyStep, ...], dict[str, Sequence[int]]]:
@@ -127,10 +128,7 @@ class SteadyPlan:
         them, and their tokens by request."""
         first = self.num_taken
         tokens, num_steps = self._draw_tokens(min(upto, len(self.timed)) - first)
-        kept = self._scheduler.kept.values()
-        kept_tokens = sum(sequence.num_computed_tokens for sequence in kept)
-        kept_blocks = sum(len(sequence.block_table) for sequence in kept)
-        steps = tuple([self._take_step(number, kept_tokens, kept_blocks) for number in range(first, first + num_steps)])
+        steps = tuple([self._take_step(number) for number in range(first, first + num_steps)])
         self.num_taken += num_steps
         for sequence, start in zip(self.sequences, self._starts, strict=True):
             sequence.num_computed_tokens = start + self.num_taken
@@ -167,7 +165,7 @@ class SteadyPlan:
             tokens = {name: drawn[:num_steps] for name, drawn in tokens.items()}
         return tokens, num_steps
 
-    def _take_step(self, number: int, kept_tokens: int, kept_blocks: int) -> SteadyStep:
+    def _take_step(self, number: int) -> SteadyStep:
         """Take and publish blocks as the step does."""
         pool = self._pool
         for sequence in self._growing(number):
@@ -178,9 +176,9 @@ class SteadyPlan:
         if self._scheduler.config.prefix_cache:
             self._publish(number)
         used = pool.num_held
-        computed = self._num_computed + (number + 1) * len(self.sequences) + kept_tokens
+        computed = self._num_computed + (number + 1) * len(self.sequences)
         # As in EngineStats: each reference to a block past the first counts a whole block of slots again.
-        slots = computed - (self._num_blocks + kept_blocks - used) * pool.block_size
+        slots = computed - (self._num_blocks - used) * pool.block_size
         return SteadyStep(*self.timed[number], used, pool.num_cached, pool.num_free, slots)
 
     def _growing(self, number: int) -> list[EngineSequence]:
