@@ -8,19 +8,15 @@ its embeddings. It gives no logprobs and follows no structure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runners.chips import ChipRecord
-from runners.modelled.capacity import KvPool, plan_kv_pool
+from runners.modelled.capacity import KvPool
 from runners.modelled.clock import VirtualClock
-from runners.modelled.cost import CostModel
-from runners.modelled.shape import ModelShape
 from runners.modelled.speculate import SpeculativeCostModel, num_accepted
 from runners.modelled.step_model import DecodeSums, StepCost, StepModel, StepParts
 from runners.modelled.tier_loads import cache_tiers, tiers_by_name, with_loads
-from runners.modelled.tuning import DEFAULT_PROFILE
 from runners.runtime.engine import Engine
 from runners.runtime.executor import ScheduledSequence, StepDetail, StepResult
 from runners.runtime.scheduler import SchedulerConfig
@@ -136,20 +132,6 @@ def make_token(params: SamplingParams, index: int, vocab_size: int) -> int:
     while token in params.stop_token_ids:
         token = (token + 1) % vocab_size
     return token
-
-
-def build(
-    chip: ChipRecord, shape: Mapping[str, Any], engine: EngineSpec, profile: str | None = DEFAULT_PROFILE
-) -> ModelledExecutor:
-    """The executor of `engine` for a model of that shape on that chip alone, its clock at 0. `profile` is the engine
-    whose overheads and efficiencies it has; None for the bare roofline.
-
-    Raises ShapeError, CostModelError (the chip lacks a rate), DoesNotFit.
-    """
-    made = ModelShape.from_mapping(shape)
-    cost = CostModel(chip, made, engine.weights, profile, kv_cache=engine.kv_cache)
-    pool = plan_kv_pool(cost, engine.block_size, engine.max_num_seqs)
-    return ModelledExecutor(cost, pool, engine.block_size, VirtualClock())
 
 
 def build_engine(executor: ModelledExecutor, engine: EngineSpec, name: str | None = None) -> Engine:

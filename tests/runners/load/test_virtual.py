@@ -6,13 +6,14 @@ import itertools
 from typing import Any
 
 import pytest
+from modelled_engine import make_executor
 
 from runners import models
 from runners.chips import load_catalog
 from runners.events import AnyEvent, RequestRecord, Sample, Status, Step
 from runners.load.drive import LoadResult
 from runners.load.virtual import run
-from runners.modelled.executor import build, build_engine
+from runners.modelled.executor import build_engine
 from runners.modelled.fleet import one_engine
 from runners.spec import CostSpec, EngineSpec, ModelRef, PlacementSpec, RunSpec, SloSpec, WorkloadSpec
 
@@ -50,7 +51,7 @@ def run_spec(seed: int = 3, engine: dict[str, Any] | None = None, **workload: An
 
 
 def play(spec: RunSpec) -> tuple[LoadResult, list[AnyEvent]]:
-    executor = build(H100, spec.model.shape, spec.engine)
+    executor = make_executor(H100, spec.model.shape, spec.engine)
     events: list[AnyEvent] = []
     engine = build_engine(executor, spec.engine)
     result = run(spec, one_engine(engine, executor.clock), events.extend, wall=lambda: WALL_S)
@@ -184,7 +185,7 @@ def test_a_request_that_the_engine_refuses_is_an_error_of_its_own_and_the_load_g
 
 def test_a_clock_that_does_not_stand_at_zero_is_refused() -> None:
     spec = run_spec(num_requests=1)
-    executor = build(H100, spec.model.shape, spec.engine)
+    executor = make_executor(H100, spec.model.shape, spec.engine)
     executor.clock.advance(1.0)
     with pytest.raises(ValueError, match=r"clock: stands at 1\.0 s; allowed: 0"):
         run(spec, one_engine(build_engine(executor, spec.engine), executor.clock), lambda events: None)

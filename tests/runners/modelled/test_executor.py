@@ -7,11 +7,12 @@ import sys
 from dataclasses import replace
 
 import pytest
+from modelled_engine import make_executor
 
 from runners import models
 from runners.chips import load_catalog
 from runners.modelled.clock import VirtualClock
-from runners.modelled.executor import ModelledExecutor, build, build_engine, make_token
+from runners.modelled.executor import ModelledExecutor, build_engine, make_token
 from runners.runtime.engine import Engine, StepOutput
 from runners.runtime.sequence import SamplingParams, Structure
 from runners.spec import EngineSpec
@@ -22,7 +23,7 @@ SHAPE = models.get("smollm2-135m-instruct").shape
 
 def made(**engine: object) -> tuple[ModelledExecutor, Engine]:
     spec = EngineSpec.model_validate(engine)
-    executor = build(H100, SHAPE, spec)
+    executor = make_executor(H100, SHAPE, spec)
     return executor, build_engine(executor, spec)
 
 
