@@ -9,6 +9,9 @@ from example_runs import CATALOG, FOLDER, NAMES, Result, find_cell, measure, pla
 
 from runners.chips import record_for_run
 from runners.modelled.topology import plan_system
+from runners.spec import Setting
+
+Settings = dict[str, Setting]
 
 OFFERED = 1024
 """Chips of each kind that the lab's own modelled node has."""
@@ -73,7 +76,7 @@ def test_a_run_of_an_example_is_valid_but_for_chips_that_are_not_disclosed(name:
     check_valid(play(run_spec(plan(name).cells[0], seed=3, **shorter)))
 
 
-def users(number: int) -> dict[str, int]:
+def users(number: int) -> Settings:
     return {"workload.arrival.max_concurrency": number}
 
 
@@ -116,7 +119,11 @@ def test_2_a_pool_for_prompts_smooths_answers_and_delays_first_tokens() -> None:
 
 def test_2_a_wafer_needs_the_pool_only_under_load() -> None:
     def stutter(kind: str, rate: float) -> float:
-        settings = {"chip": "wse3", "placement.disaggregate.kind": kind, "workload.arrival.request_rate": rate}
+        settings: Settings = {
+            "chip": "wse3",
+            "placement.disaggregate.kind": kind,
+            "workload.arrival.request_rate": rate,
+        }
         result = measure("02-prefill-here-decode-there", settings, num_requests=48)
         return result.value("tpot")
 
@@ -175,7 +182,7 @@ def test_5_twice_the_weights_in_half_the_bits_cost_little_only_with_units_for_th
 
 def test_6_a_format_without_units_costs_more_the_more_users_there_are_and_the_chips_own_brings_speed_back() -> None:
     def speed(chip: str, weights: str, number: int) -> float:
-        settings = {"chip": chip, "engine.weights": weights, **users(number)}
+        settings: Settings = {"chip": chip, "engine.weights": weights, **users(number)}
         return measure("06-moving-to-another-chip", settings, num_requests=2 * number + 20).value("output_throughput")
 
     few, many = (speed("tpu-v6e", "fp8", number) / speed("h100-sxm", "fp8", number) for number in (4, 64))
@@ -186,7 +193,7 @@ def test_6_a_format_without_units_costs_more_the_more_users_there_are_and_the_ch
 
 def test_7_a_rack_loses_its_lead_over_wafers_as_hops_take_longer() -> None:
     def speed(chip: str, latency_s: float) -> float:
-        settings = {"chip": chip, "placement.link.latency_s": latency_s}
+        settings: Settings = {"chip": chip, "placement.link.latency_s": latency_s}
         result = measure("07-hop-latency", settings)
         check_valid(result)
         return result.value("interactivity")
@@ -202,19 +209,20 @@ def document_load(**changes: Any) -> dict[str, Any]:
 
 
 def test_8_b200s_hold_some_documents_and_dram_all_of_them() -> None:
-    groups = plan("08-million-token-contexts").spec.workload.shared_prefix.groups
+    prefix = plan("08-million-token-contexts").spec.workload.shared_prefix
+    assert prefix is not None
 
     def documents(chip: str, spilled: float) -> float:
-        settings = {"chip": chip, "engine.prefix_tiers.host.capacity_bytes": spilled}
+        settings: Settings = {"chip": chip, "engine.prefix_tiers.host.capacity_bytes": spilled}
         found = find_cell("08-million-token-contexts", settings)
         (pool,) = plan_system(run_spec(found, seed=1)).pools
         return pool.kv.num_blocks * found.spec.engine.block_size / 1_000_256
 
-    assert 2 < documents("b200-sxm", 1e9) < groups < documents("majestic-prometheus", 1e9)
+    assert 2 < documents("b200-sxm", 1e9) < prefix.groups < documents("majestic-prometheus", 1e9)
 
 
 def test_8_a_document_that_is_kept_is_answered_a_hundred_times_sooner_than_one_that_is_computed_again() -> None:
-    settings = {"chip": "b200-sxm", "engine.prefix_tiers.host.capacity_bytes": 1e9}
+    settings: Settings = {"chip": "b200-sxm", "engine.prefix_tiers.host.capacity_bytes": 1e9}
     kept = measure("08-million-token-contexts", settings, **document_load())
     computed = measure("08-million-token-contexts", settings, **document_load(warmup={"num_requests": 0}))
     assert computed.value("ttft") > 100 * kept.value("ttft")
@@ -223,7 +231,7 @@ def test_8_a_document_that_is_kept_is_answered_a_hundred_times_sooner_than_one_t
 
 def test_8_dram_gives_a_first_token_soon_and_further_ones_slower_than_hbm() -> None:
     def kept(chip: str) -> Result:
-        settings = {"chip": chip, "engine.prefix_tiers.host.capacity_bytes": 1e9}
+        settings: Settings = {"chip": chip, "engine.prefix_tiers.host.capacity_bytes": 1e9}
         return measure("08-million-token-contexts", settings, **document_load())
 
     hbm, dram = kept("b200-sxm"), kept("majestic-prometheus")
@@ -232,16 +240,24 @@ def test_8_dram_gives_a_first_token_soon_and_further_ones_slower_than_hbm() -> N
     assert dram.report.facts["speculative"]["low_x"] < 1
 
 
-def test_9_a_width_that_fills_its_tiles_is_nearly_free_and_four_columns_more_are_not() -> None:
-    def first_token_s(hidden_size: int, ffn: int, chips: int) -> float:
-        settings = {"model.shape.hidden_size": hidden_size, "model.shape.ffn": ffn, "placement.tensor_parallel": chips}
+def test_9_what_a_width_costs_depends_on_the_chips_waves_and_on_the_cut() -> None:
+    def first_token_s(hidden_size: int, ffn: int = 11008, chip: str = "h100-sxm", chips: int = 1) -> float:
+        settings: Settings = {"chip": chip, "model.shape.hidden_size": hidden_size, "model.shape.ffn": ffn}
+        settings["placement.tensor_parallel"] = chips
         return measure("09-aligned-dimensions", settings, num_requests=20).value("ttft")
 
-    def added(chips: int, hidden_size: int, ffn: int) -> float:
-        return first_token_s(hidden_size, ffn, chips) / first_token_s(4096, 11008, chips) - 1
+    def steps(chip: str) -> tuple[float, float]:
+        narrow, middle, wide = (first_token_s(hidden_size, chip=chip) for hidden_size in (4096, 4224, 4352))
+        return middle / narrow - 1, wide / middle - 1
 
-    assert added(8, 4096, 11264) < 0.5 * added(1, 4096, 11264)
-    assert added(1, 4100, 11008) > 2 * 4 / 4096
+    def wider_mlp(chips: int) -> float:
+        return first_token_s(4096, 11264, chips=chips) / first_token_s(4096, chips=chips) - 1
+
+    within, beyond = steps("h100-sxm")
+    assert 0 < 2 * within < beyond
+    one, other = steps("mi300x")
+    assert other == pytest.approx(one, rel=0.1)
+    assert wider_mlp(8) < 0.5 * wider_mlp(1)
 
 
 def test_10_amds_speed_is_near_for_few_users_and_its_cost_below_but_not_half() -> None:
@@ -257,7 +273,7 @@ def test_10_amds_speed_is_near_for_few_users_and_its_cost_below_but_not_half() -
 
 def test_11_bandwidth_and_bits_count_only_once_the_engine_is_out_of_the_way() -> None:
     def speed(profile: str, chips: int, kind: str = "none") -> float:
-        settings = {"engine.profile": profile, "placement.tensor_parallel": chips, "engine.weights": "bf16",
+        settings: Settings = {"engine.profile": profile, "placement.tensor_parallel": chips, "engine.weights": "bf16",
                     "engine.speculation.kind": kind}  # fmt: skip
         result = measure("11-single-stream-speed", settings, num_requests=20)
         check_valid(result)
