@@ -6,17 +6,17 @@ run's provenance. Nothing is computed from it but shares of a phase's time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from experiments.chip_facts import prefixed
-from runners.display import digits, duration
+from runners.display import digits, shown
 
 PARTS = ("compute", "bandwidth", "link", "overhead")
 PARALLEL = (("tp", "tensor"), ("dp", "data"), ("pp", "pipeline"), ("ep", "expert"))
 ROUTERS = {"round_robin": "in turn", "least_loaded": "least loaded", "kv_aware": "by cached prompts"}
-ROLES = {"serve": "serving", "attention_ffn": "attention and FFN"}
+ROLES = {"serve": "serving"}
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,12 @@ class Phase:
 
 @dataclass(frozen=True)
 class SystemPanel:
+    """`text` is the whole system in a sentence, `links` are what is joined by how fast a link, and who says so."""
+
     chips: int
     pools: tuple[PoolLine, ...]
     text: str
-    link: str
+    links: tuple[tuple[str, str], ...]
     router: str
     phases: tuple[Phase, ...]
     transfers: str
@@ -77,8 +79,8 @@ def system_of(facts: Mapping[str, Any], usd_per_hour: float | None = None) -> Sy
     return SystemPanel(
         chips=int(_number(system, "chips") or 0),
         pools=pools,
-        text=str(system.get("text") or _sentence(pools, link)),
-        link=link,
+        text=_sentence(pools, link),
+        links=tuple(_links(system)),
         router=ROUTERS.get(router, router) if several else "",
         phases=phases_of(facts),
         transfers=_transfers(_mapping(facts, "transfers")),
@@ -97,7 +99,9 @@ def engine_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
 
 def phases_of(facts: Mapping[str, Any]) -> tuple[Phase, ...]:
     found = []
-    for name, value in _mapping(facts, "phases").items():
+    told = _mapping(facts, "phases")
+    for name in sorted(told, key=lambda one: (one != "prefill", one)):
+        value = told[name]
         seconds = _number(value, "seconds") if isinstance(value, Mapping) else None
         if seconds:
             parts = {part: _number(value, f"{part}_s") or 0.0 for part in PARTS}
@@ -122,20 +126,18 @@ def _pool(pool: Any) -> PoolLine | None:
 
 
 def _chips(pool: Mapping[str, Any]) -> tuple[tuple[str, int | None], ...]:
-    """One kind of chip with its count, or the kinds that an engine is spread over."""
-    named = pool.get("chips")
-    if isinstance(named, Mapping):
-        return tuple((str(chip), int(count)) for chip, count in named.items() if isinstance(count, int | float))
+    """The kinds of chips that an engine lies on with their counts, or, where those are not told, one with all."""
+    told = _mapping(pool, "chips")
+    named = tuple((str(chip), int(count)) for chip in told if (count := _number(told, chip)) is not None)
     count = _number(pool, "chips_per_engine")
-    each = None if count is None else int(count)
-    chip = pool.get("chip")
-    kinds = [str(one) for one in chip] if isinstance(chip, list | tuple) else [str(chip or "chips")]
-    return tuple((kind, each if len(kinds) == 1 else None) for kind in kinds)
+    return named or ((str(pool.get("chip") or "chips"), None if count is None else int(count)),)
 
 
 def _parallel(parallel: Mapping[str, Any]) -> str:
     split = [(word, int(size)) for key, word in PARALLEL if (size := _number(parallel, key)) and size > 1]
-    return ", ".join(f"{word} {size}" for word, size in split) or "none"
+    cut = ", ".join(f"{word} {size}" for word, size in split) or "none"
+    other = _mapping(parallel, "ffn")
+    return f"attention: {cut}; FFN: {_parallel(other)}" if other else cut
 
 
 def _link(link: Mapping[str, Any]) -> str:
@@ -144,9 +146,18 @@ def _link(link: Mapping[str, Any]) -> str:
     return ", ".join([*parts, *([f"{prefixed(latency, 's')} latency"] if latency else [])])
 
 
+def _links(system: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    between = _mapping(system, "link")
+    named = {"prefill to decode": between} if len(_list(system, "pools")) > 1 and between else {}
+    for name, link in {**named, **_mapping(system, "links")}.items():
+        words = _link(link) if isinstance(link, Mapping) else ""
+        if words:
+            yield str(name), f"{words}; {link['source']}" if link.get("source") else words
+
+
 def _sentence(pools: Sequence[PoolLine], link: str) -> str:
     words = " → ".join(pool.words for pool in pools)
-    return f"{words} over {link}" if link and len(pools) > 1 else words
+    return f"{words} over {link}" if link else words
 
 
 def _bound(value: Mapping[str, Any]) -> str:
@@ -160,7 +171,7 @@ def _transfers(transfers: Mapping[str, Any]) -> str:
         return ""
     waited = _number(transfers, "waited_s")
     told = f"{digits(count)} of {prefixed(moved / count, 'B')} each on average"
-    return told if waited is None else f"{told}; requests waited {duration(waited / count)} each for them"
+    return told if waited is None else f"{told}; a request waited {shown(waited / count, 's')} for its own"
 
 
 def _price(asked: float | None, of_catalog: float | None) -> str:

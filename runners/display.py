@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,11 +134,24 @@ def setting_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+UNTOLD = ("kind", "policy", "dist")
+"""Keys that say nothing without the one above them."""
+
+
 def settings_label(settings: dict[str, Any]) -> str:
-    """A trial's settings in a line, each path by its last part: `weights int8 · max_num_seqs 8`."""
-    return (
-        " · ".join(f"{path.split('.')[-1]} {setting_value(value)}" for path, value in settings.items()) or "as written"
-    )
+    """A trial's settings in a line, each path by as much of its end as tells it from the others: `weights int8 ·
+    decode.chip wse3`."""
+    parts = [f"{_short(path, settings)} {setting_value(value)}" for path, value in settings.items()]
+    return " · ".join(parts) or "as written"
+
+
+def _short(path: str, paths: Collection[str]) -> str:
+    keys = path.split(".")
+    for count in range(2 if keys[-1] in UNTOLD else 1, len(keys)):
+        end = ".".join(keys[-count:])
+        if not any(other != path and f".{other}".endswith(f".{end}") for other in paths):
+            return end
+    return path
 
 
 def model_label(model: Mapping[str, Any]) -> str:

@@ -60,7 +60,7 @@ def heat_figure(
         x=[plain(setting_value(value)) for value in plane.x_values],
         y=[plain(setting_value(value)) for value in plane.y_values],
         z=[[number(one) for one in row] for row in cells],
-        text=[[words(one) for one in row] for row in cells],
+        text=[[words(one) if number(one) is not None else "" for one in row] for row in cells],
         customdata=[[one["id"] if one else None for one in row] for row in cells],
         texttemplate="%{text}",
         hovertemplate=f"{plain(plane.x)} %{{x}}<br>{plain(plane.y)} %{{y}}<br>%{{text}}<extra></extra>",

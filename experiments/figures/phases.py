@@ -10,6 +10,8 @@ import plotly.graph_objects as go
 from experiments.figures.style import HUES, as_json, layout, plain
 from experiments.system_facts import PARTS, Phase
 
+# As all that is modelled, not solid.
+HATCHED = {"shape": "/", "fillmode": "overlay", "size": 6, "solidity": 0.1}
 PART_HUES = {"compute": 0, "bandwidth": 2, "link": 3, "overhead": 7}
 
 
@@ -23,7 +25,7 @@ def phase_figure(phases: Sequence[Phase]) -> dict[str, Any]:
             y=[plain(phase.name) for phase in phases],
             x=[phase.parts[part] * scale for phase in phases],
             customdata=[100 * phase.share(part) for phase in phases],
-            marker={"color": HUES[PART_HUES[part]], "pattern": {"shape": "/", "size": 6, "solidity": 0.12}},
+            marker={"color": HUES[PART_HUES[part]], "pattern": HATCHED},
             hovertemplate=f"%{{y}}: {part}<br>%{{x:.3~g}} {unit}, %{{customdata:.3~g}} % of it<extra></extra>",
         )
         for part in PARTS

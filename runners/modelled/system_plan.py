@@ -46,6 +46,7 @@ class PoolPlan:
             "role": self.role,
             "engines": self.engines,
             "chip": "+".join(self.chip_ids),
+            "chips": dict(self.chips_of_engine),
             "chips_per_engine": self.chips_per_engine,
             "parallel": _cuts(self.parallel) | ({"ffn": _cuts(self.ffn)} if self.ffn is not None else {}),
             "num_blocks": self.kv.num_blocks,

@@ -31,16 +31,16 @@ TRIALS = [
 
 def test_each_cell_says_its_figure_or_why_there_is_none():
     (cells,) = heat_figure(TRIALS, PLANE, "ttft")["data"]
-    assert cells["text"] == [["500\u00a0ms<br>n = 1", "invalid<br>2 runs"], ["waiting", "left out"]]
+    assert cells["text"] == [["500\u00a0ms<br>n = 1", ""], ["", ""]]
     assert cells["z"] == [[500.0, None], [None, None]]
     assert cells["customdata"] == [[1, 2], [3, None]]
 
 
 def test_a_cell_on_stand_ins_says_its_band_and_has_no_colour():
     bands = {2: {"ttft": Band(0.1, 0.4, "s", 1)}}
-    (cells,) = heat_figure(TRIALS, PLANE, "ttft", bands)["data"]
-    assert cells["text"][0][1] == "100 – 400\u00a0ms<br>modelled,<br>speculative"
-    assert cells["z"][0][1] is None
+    figure = heat_figure(TRIALS, PLANE, "ttft", bands)
+    assert figure["layout"]["annotations"][0]["text"] == "100 – 400\u00a0ms<br>modelled,<br>speculative"
+    assert figure["data"][0]["z"][0][1] is None
 
 
 def test_a_map_of_nothing_but_bands_is_drawn():

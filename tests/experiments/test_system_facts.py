@@ -24,10 +24,6 @@ def test_a_system_is_told_in_one_sentence():
     assert told().text == f"{pools} over 50.0\u00a0GB/s, 5.00\u00a0µs latency"
 
 
-def test_the_nodes_own_sentence_comes_first():
-    assert told(system=FACTS["system"] | {"text": "as the node says"}).text == "as the node says"
-
-
 def test_pools_tell_their_chips_parallelism_and_memory():
     prefill, decode = told().pools
     assert (prefill.role, prefill.engines, prefill.chips, prefill.parallel) == (
@@ -41,9 +37,11 @@ def test_pools_tell_their_chips_parallelism_and_memory():
 
 
 def test_an_engine_of_unlike_chips_names_each():
-    pool = FACTS["system"]["pools"][0] | {"role": "attention_ffn", "engines": 1, "chips": {"a": 2, "b": 64}}
+    pool = FACTS["system"]["pools"][0] | {"role": "serve", "engines": 1, "chips": {"a": 2, "b": 64}}
+    pool |= {"parallel": {"tp": 2, "ffn": {"tp": 1, "ep": 64}}}
     (line,) = told(system={"pools": [pool]}).pools
-    assert line.words == "1 attention and FFN engine on 2 × a + 64 × b"
+    assert line.words == "1 engine on 2 × a + 64 × b"
+    assert line.parallel == "attention: tensor 2; FFN: expert 64"
 
 
 def test_a_phase_tells_its_parts_and_what_bounds_it():
@@ -53,11 +51,24 @@ def test_a_phase_tells_its_parts_and_what_bounds_it():
 
 
 def test_transfers_and_a_price_say_what_they_rest_on():
-    assert told().transfers == "32.0 of 100\u00a0MB each on average; requests waited 0.00200\u00a0s each for them"
+    assert told().transfers == "32.0 of 100\u00a0MB each on average; a request waited 2.00\u00a0ms for its own"
     assert told().price == "31.5 $/h, assumed: the catalog’s prices of its chips"
     panel = system_of(FACTS, usd_per_hour=20.0)
     assert panel is not None and panel.price == "20.0 $/h, as the document or the node states"
     assert told(transfers=None, usd_per_hour=None).price == told(transfers=None).transfers == ""
+
+
+def test_every_link_tells_what_it_joins_and_who_says_so():
+    inside = {"h100-sxm": {"bytes_per_s": 4.5e11, "latency_s": None, "source": "the chip's record"}}
+    assert told(system=FACTS["system"] | {"links": inside}).links == (
+        ("prefill to decode", "50.0\u00a0GB/s, 5.00\u00a0µs latency"),
+        ("h100-sxm", "450\u00a0GB/s; the chip's record"),
+    )
+
+
+def test_phases_come_in_the_order_of_a_request():
+    stored = dict(sorted(FACTS["phases"].items()))
+    assert [phase.name for phase in phases_of({"phases": stored})] == ["prefill", "decode"]
 
 
 def test_engines_have_names_where_there_are_several():
