@@ -17,7 +17,7 @@ from typing import Any
 from runners.modelled.coefficients import Key
 from runners.modelled.rows import Quantity
 
-COST_MODEL = "calibrated-1"
+COST_MODEL = "calibrated-2"
 OWN_FILE = Path(__file__).parent / "calibration" / "coefficients.json"
 LEAST_ROWS = 12
 """A scope with fewer rows has no error of its own, but that of a wider one."""
@@ -43,12 +43,24 @@ class ScopeError:
     high: float
 
 
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The share of `n` rows that lay within their band, where neither the fit nor the band had seen their family."""
+
+    n: int
+    share: float
+
+
 @dataclass(frozen=True)
 class Calibration:
+    """Parameters of steps and of first tokens, and of power, as logarithms of factors; errors by scope, and how often
+    the bands hold by quantity ("all": over all of them)."""
+
     steps: Mapping[Key, float]
-    first_token: Mapping[str, float]
+    first_token: Mapping[Key, float]
     power: Mapping[str, float]
     errors: Mapping[str, ScopeError] = field(default_factory=dict)
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def error_of(self, quantity: Quantity, engine: str, family: str, precision: str) -> ScopeError | None:
@@ -60,16 +72,14 @@ class Calibration:
         return None
 
     def to_json(self) -> str:
-        steps: dict[str, dict[str, float]] = {}
-        for (name, group), value in sorted(self.steps.items()):
-            steps.setdefault(name, {})[group] = round(value, 6)
         return json.dumps(
             {
                 "cost_model": COST_MODEL,
                 "provenance": dict(self.provenance),
                 "errors": [asdict(error) for error in self.errors.values()],
-                "steps": steps,
-                "first_token": {name: round(value, 6) for name, value in self.first_token.items()},
+                "coverage": {name: asdict(found) for name, found in self.coverage.items()},
+                "steps": _nest(self.steps),
+                "first_token": _nest(self.first_token),
                 "power": {name: round(value, 6) for name, value in self.power.items()},
             },
             indent=1,
@@ -82,11 +92,23 @@ class Calibration:
             data = json.loads(path.read_text(encoding="utf-8"))
             if data["cost_model"] != COST_MODEL:
                 raise CalibrationError(f"{path.name}: cost_model is {data['cost_model']!r}; allowed: {COST_MODEL!r}")
-            steps = {(name, group): value for name, groups in data["steps"].items() for group, value in groups.items()}
             errors = {item["scope"]: ScopeError(**item) for item in data["errors"]}
-            return cls(steps, data["first_token"], data["power"], errors, data["provenance"])
+            coverage = {name: Coverage(**item) for name, item in data["coverage"].items()}
+            return cls(_flatten(data["steps"]), _flatten(data["first_token"]), data["power"], errors, coverage,
+                       data["provenance"])  # fmt: skip
         except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             raise CalibrationError(f"{path.name}: is not a calibration: {error!r}") from error
+
+
+def _nest(parameters: Mapping[Key, float]) -> dict[str, dict[str, float]]:
+    nested: dict[str, dict[str, float]] = {}
+    for (name, group), value in sorted(parameters.items()):
+        nested.setdefault(name, {})[group] = round(value, 6)
+    return nested
+
+
+def _flatten(nested: Mapping[str, Mapping[str, float]]) -> dict[Key, float]:
+    return {(name, group): value for name, groups in nested.items() for group, value in groups.items()}
 
 
 def scopes_of(quantity: Quantity, engine: str, family: str, precision: str) -> Iterator[str]:

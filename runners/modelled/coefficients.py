@@ -8,7 +8,7 @@ what falling back to the family, the engine or all chips means.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,11 +35,11 @@ COEFFICIENTS = (
     Coefficient("kv", 0.60, 0.3, (("family", 0.15), ("engine", 0.3)), 1.0),
     Coefficient(
         "gemm", 0.60, 0.2,
-        (("family", 0.15), ("precision", 0.25), ("family|precision", 0.15), ("engine", 0.15),
+        (("family", 0.15), ("precision", 0.25), ("family|precision", 0.15), ("engine", 0.3),
          ("engine|family|precision", 0.2)), 1.0,
     ),
     Coefficient("expert_gemm", 0.30, 0.4, (("family", 0.15), ("precision", 0.2), ("engine", 0.2)), 1.0),
-    Coefficient("attention", 0.35, 0.4, (("family", 0.6), ("engine", 0.6)), 1.0),
+    Coefficient("attention", 0.35, 0.4, (("family", 1.2), ("engine", 1.2)), 1.0),
     Coefficient("unpack", 4.0, 0.5, (("family", 0.4),)),
     Coefficient("link", 0.40, 0.4, (("family", 0.3), ("engine", 0.2)), 1.0),
     Coefficient("latency_s", 10e-6, 0.5, (("family", 0.4), ("engine", 0.3))),
@@ -52,7 +52,8 @@ COEFFICIENTS = (
 )  # fmt: skip
 """`memory` and `kv` are shares of the bandwidth for weights and cache, `gemm` and `expert_gemm` of the format's rate,
 `attention` of the wide rate, `link` of the link's; `unpack` is weights unpacked per byte of bandwidth; `scope` is what
-remains between a group's rows and the physics above, and multiplies the whole step."""
+remains between a group's rows and the physics above, and multiplies the whole step. Levels of `attention` are wide, as
+engines without a fused kernel for it reach a hundredth of those with one."""
 BY_NAME = {item.name: item for item in COEFFICIENTS}
 KNEE = 3.0
 
@@ -81,21 +82,24 @@ def group_of(setting: Setting, level: str) -> str:
     return f"{level}={'|'.join(values[part] for part in level.split('|'))}"
 
 
-def keys_of(setting: Setting) -> Iterator[tuple[Key, float]]:
+def keys_of(setting: Setting, coefficients: Iterable[Coefficient] = COEFFICIENTS) -> Iterator[tuple[Key, float]]:
     """Every parameter of the setting, with the spread of its prior."""
-    for item in COEFFICIENTS:
+    for item in coefficients:
         yield (item.name, ""), item.spread
         for level, spread in item.levels:
             yield (item.name, group_of(setting, level)), spread
 
 
-def values_of(setting: Setting, parameters: Mapping[Key, float]) -> dict[str, float]:
+def values_of(
+    setting: Setting, parameters: Mapping[Key, float], coefficients: Iterable[Coefficient] = COEFFICIENTS
+) -> dict[str, float]:
     """Each coefficient of one setting, at most its bound. `parameters` are logarithms of factors; one that is not there
     is a factor of 1."""
-    totals = dict.fromkeys(BY_NAME, 0.0)
-    for key, _ in keys_of(setting):
+    by_name = {item.name: item for item in coefficients}
+    totals = dict.fromkeys(by_name, 0.0)
+    for key, _ in keys_of(setting, by_name.values()):
         totals[key[0]] += parameters.get(key, 0.0)
-    return {name: min(item.prior * math.exp(totals[name]), item.most) for name, item in BY_NAME.items()}
+    return {name: min(item.prior * math.exp(totals[name]), item.most) for name, item in by_name.items()}
 
 
 @dataclass(frozen=True, slots=True)

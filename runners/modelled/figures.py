@@ -48,7 +48,7 @@ def fit_cases(cases: Sequence[Case], waves_by_row: Mapping[str, list[Waves]] | N
     energies = [case for case in cases if case.quantity == "energy"]
     steps = fit_steps([case for case in cases if not case.queues and case.quantity != "energy"])
     power = fit_power(energies, step_figures(energies, steps), steps) if energies else {}
-    first_token: dict[str, float] = {}
+    first_token: dict[Key, float] = {}
     if queued:
         waves = [waves_by_row[c.row_id] for c in queued] if waves_by_row else replay_all(queued, steps)
         first_token = fit_first_tokens(queued, waves)

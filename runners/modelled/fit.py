@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, diags
 
 from runners.modelled.cases import Case
 from runners.modelled.coefficients import COEFFICIENTS, Key, Peaks, keys_of, make_speeds
-from runners.modelled.work import Parts, price, stack
+from runners.modelled.work import price, stack
 
 Array = npt.NDArray[np.float64]
 Parameters = Mapping[Key, float]
@@ -26,6 +26,7 @@ ROW_SPREAD = 0.15
 """Scatter of published results about a perfect model, as a logarithm: what the priors are weighed against."""
 PREFILL_WEIGHT = 0.7
 MAX_EVALUATIONS = 25
+DIFFERENCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,14 @@ class Problem:
             picks[name] = csr_matrix((np.ones(len(pairs)), (rows, places)), shape=(len(cases), len(index)))
         return cls(cases, index, np.array([spreads.get(place, 1.0) for place in range(len(index))]), picks)
 
-    def values(self, parameters: Array) -> dict[str, Array]:
-        """Each coefficient of each case: its prior times the factors of its groups, at most its bound."""
-        return {
-            item.name: np.minimum(item.prior * np.exp(self.picks[item.name] @ parameters), item.most)
-            for item in COEFFICIENTS
-        }
+    def factors(self, parameters: Array) -> dict[str, Array]:
+        """Of each coefficient of each case, the logarithm of the factors of its groups together."""
+        return {item.name: np.asarray(self.picks[item.name] @ parameters) for item in COEFFICIENTS}
+
+    @staticmethod
+    def values(factors: Mapping[str, Array]) -> dict[str, Array]:
+        """Each coefficient of each case: its prior times its factors, at most its bound."""
+        return {item.name: np.minimum(item.prior * np.exp(factors[item.name]), item.most) for item in COEFFICIENTS}
 
 
 class Timer:
@@ -81,14 +84,24 @@ class Timer:
 
     def step_s(self, parameters: Array) -> Array:
         """Seconds of the mean step of each case."""
-        decode, mixed, scope = self.parts(parameters)
-        return np.asarray(scope * ((1 - self._share) * decode.duration_s + self._share * mixed.duration_s))
+        return self._seconds(self._problem.factors(parameters))
 
-    def parts(self, parameters: Array) -> tuple[Parts, Parts, Array]:
-        """The decode step, the mixed step, and what both are multiplied with."""
-        values = self._problem.values(parameters)
+    def slopes(self, parameters: Array) -> Array:
+        """d ln(step_s) / d parameters, (cases, parameters): by differences over the few coefficients, and from there by
+        the chain rule, since a parameter only ever acts through its coefficient."""
+        factors = self._problem.factors(parameters)
+        here = np.log(self._seconds(factors))
+        total = csr_matrix((len(here), len(parameters)))
+        for name, factor in factors.items():
+            there = np.log(self._seconds({**factors, name: factor + DIFFERENCE}))
+            total = total + diags((there - here) / DIFFERENCE) @ self._problem.picks[name]
+        return np.asarray(total.toarray())
+
+    def _seconds(self, factors: Mapping[str, Array]) -> Array:
+        values = self._problem.values(factors)
         speeds = make_speeds(self._peaks, values)
-        return price(self._decode, speeds), price(self._mixed, speeds), values["scope"]
+        decode_s, mixed_s = price(self._decode, speeds).duration_s, price(self._mixed, speeds).duration_s
+        return np.asarray(values["scope"] * ((1 - self._share) * decode_s + self._share * mixed_s))
 
 
 def fit_steps(cases: Sequence[Case]) -> dict[Key, float]:
@@ -100,14 +113,32 @@ def fit_steps(cases: Sequence[Case]) -> dict[Key, float]:
     wanted = np.log(np.array([case.value for case in cases], float))
     weight = np.array([PREFILL_WEIGHT if case.quantity == "ttft" else 1.0 for case in cases]) / ROW_SPREAD
 
+    def distances(parameters: Array) -> Array:
+        return (scale + sign * np.log(timer.step_s(parameters)) - wanted) * weight
+
     def residuals(parameters: Array) -> Array:
-        off = (scale + sign * np.log(timer.step_s(parameters)) - wanted) * weight
-        robust = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
-        return np.concatenate([robust, parameters / problem.spreads])
+        return np.concatenate([soften(distances(parameters)), parameters / problem.spreads])
+
+    def jacobian(parameters: Array) -> Array:
+        rows = (softened_slope(distances(parameters)) * weight * sign)[:, None] * timer.slopes(parameters)
+        return np.concatenate([rows, np.diag(1 / problem.spreads)])
 
     start = np.zeros(len(problem.index))
-    found = least_squares(residuals, start, max_nfev=MAX_EVALUATIONS, xtol=1e-4, ftol=1e-4)
+    found = least_squares(
+        residuals, start, jac=jacobian, max_nfev=MAX_EVALUATIONS, xtol=1e-4, ftol=1e-4, tr_solver="lsmr"
+    )
     return {key: float(found.x[place]) for key, place in problem.index.items()}
+
+
+def soften(off: Array) -> Array:
+    """Residuals whose squares are soft L1: as they are where small, and from about 1 on growing as their roots do."""
+    return np.asarray(np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1)))
+
+
+def softened_slope(off: Array) -> Array:
+    """d soften(off) / d off."""
+    off = np.where(np.abs(off) < 1e-6, 1e-6, off)
+    return np.asarray(off / np.sqrt(1 + off**2) / soften(off))
 
 
 def signs_of(cases: Sequence[Case]) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -28,7 +29,8 @@ LENGTH_RATIO = 0.8
 class ClosedLoop:
     """`concurrency` requests are always in flight until `num_requests` were sent. Where the decode happens elsewhere,
     `decode_elsewhere_s` is how long after its first token a request leaves, per output token. `slow_prefill` times the
-    steps that prefill, by their share of prompt tokens."""
+    steps that prefill, by their share of prompt tokens. `groups` data-parallel groups step together, so that a prompt
+    in one of them holds up all; steps are priced by the busiest."""
 
     concurrency: int
     num_requests: int
@@ -38,6 +40,7 @@ class ClosedLoop:
     max_num_seqs: int
     decode_elsewhere_s: float | None = None
     slow_prefill: float = 1.0
+    groups: int = 1
     jitter: bool = True
 
 
@@ -91,8 +94,8 @@ class Replay:
     def _step(self) -> None:
         plan = self._scheduler.schedule()
         times = 1 if plan.prefill_tokens or self._away else self._steady_steps(plan)
-        counts = self._count(plan, (times - 1) / 2)
-        slow = 1.0 + (self._loop.slow_prefill - 1.0) * plan.prefill_tokens / counts.tokens
+        counts, prompt_tokens = self._count(plan, (times - 1) / 2)
+        slow = 1.0 + (self._loop.slow_prefill - 1.0) * prompt_tokens / counts.tokens
         self._now_s += times * slow * self._step_s(counts)
         self._scheduler.commit(plan)
         for sequence, share in zip(plan.sequences, plan.batch, strict=True):
@@ -119,22 +122,29 @@ class Replay:
         else:
             heapq.heappush(self._away, self._now_s + elsewhere_s * float(self._outputs[number]))
 
-    def _count(self, plan: Schedule, later: float) -> Counts:
-        """The step's counts, its decodes at a context that is `later` tokens longer."""
-        shape = self._shape
+    def _count(self, plan: Schedule, later: float) -> tuple[Counts, float]:
+        """Counts of the busiest group's step, and how many of its tokens are of prompts. Decodes are at a context that
+        is `later` tokens longer, and spread over the groups evenly; prompts are whole."""
+        shape, groups = self._shape, self._loop.groups
         elements = flops = 0.0
-        decodes, context = 0, 0
+        prompts = decodes = context = sampled = 0
         for share in plan.batch:
             new = len(share.token_ids)
             if new == 1 and share.num_output_tokens:
                 decodes += 1
                 context += share.start
             else:
+                prompts += 1
+                sampled += share.sample
                 elements += shape.kv_elements_held(share.start + new) + shape.state_traffic
                 flops += shape.attention_flops(share.start, new)
+        part = ceil(prompts / groups) / prompts if prompts else 0.0
+        mine = decodes / groups
+        elements, flops, prompt_tokens = part * elements, part * flops, part * plan.prefill_tokens
         if decodes:
             mean = int(context / decodes + later)
-            elements += decodes * (shape.kv_elements_held(mean) + shape.state_traffic)
-            flops += decodes * shape.attention_flops(mean, 1)
-        sampled = sum(share.sample for share in plan.batch)
-        return Counts(plan.prefill_tokens + plan.decode_tokens, sampled, len(plan.batch), elements, flops)
+            elements += mine * (shape.kv_elements_held(mean) + shape.state_traffic)
+            flops += mine * shape.attention_flops(mean, 1)
+        all_tokens = plan.prefill_tokens + decodes
+        counts = Counts(prompt_tokens + mine, part * sampled + mine, part * prompts + mine, elements, flops, all_tokens)
+        return counts, prompt_tokens
