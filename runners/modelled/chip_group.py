@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runners.chips import ChipRecord, NotModellable, attention_flops, linear_flops, linear_units, takes_as_they_lie
+from runners.chips.units import WIDE
 from runners.modelled.batch import BatchCounter, BatchSums
 from runners.modelled.coefficients import Peaks
 from runners.modelled.formats import engine_format
@@ -123,7 +124,8 @@ class ChipGroup:
         self._waste = MatrixWaste(shape, parallel.tp, chip.chip_id)
         self.link, self._stage_link, self._collectives = link, stage_link, collectives
         link_bytes_per_s = link.bytes_per_s if link is not None else link_peaks(chip)[0]
-        computes = None if self.native else linear_units(chip, weights)
+        units = linear_units(chip, weights)
+        computes = None if self.native else "bf16" if units in WIDE else units
         peaks = Peaks(self.chip_bytes_per_s, linear, attention, link_bytes_per_s)
         self.tuning = None if profile is None else tune(chip, fmt.name, peaks, profile, computes=computes)
 

@@ -24,7 +24,8 @@ TRANSFER_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction, of one chip. A `latency_s` of None is what the calibration has for a collective on the chip."""
+    """One direction, of one chip. `latency_s` is that of one collective over up to eight chips, of a hop between stages
+    or sides, or of a transfer; None is what the calibration has for a collective on the chip."""
 
     bytes_per_s: float
     latency_s: float | None

@@ -57,11 +57,13 @@ class PhaseSum:
 
 @dataclass(slots=True)
 class PhaseSums:
-    """The phases of one engine, or of the engines of one pool. `pool` names it where a run has several."""
+    """The phases of one engine, or of the engines of one pool. `pool` names it where a run has several. Without
+    `chunked_prefill` a prompt may wait for a step with enough budget for all of it, and that is no lack of room."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
     pool: str | None = None
+    chunked_prefill: bool = True
     prefill: PhaseSum = field(default_factory=PhaseSum)
     decode: PhaseSum = field(default_factory=PhaseSum)
 
@@ -70,9 +72,8 @@ class PhaseSums:
         tokens = step.prefill_tokens + step.decode_tokens
         if not tokens:
             return
-        lacks = step.preempted > 0 or (
-            step.waiting > 0 and step.running < self.max_num_seqs and tokens < self.max_num_batched_tokens
-        )
+        left = step.running < self.max_num_seqs and tokens < self.max_num_batched_tokens
+        lacks = step.preempted > 0 or (step.waiting > 0 and left and self.chunked_prefill)
         if step.decode_tokens:
             _spend(self.decode, parts, step.decode_tokens / tokens, lacks)
         if step.prefill_tokens:

@@ -71,6 +71,12 @@ def test_room_lacks_where_somebody_waits_though_seats_and_budget_are_left(fields
     assert phase_facts([found])["decode"]["capacity"] is lacks
 
 
+def test_a_prompt_that_waits_for_a_whole_step_does_not_wait_for_room() -> None:
+    found = PhaseSums(max_num_seqs=4, max_num_batched_tokens=100, chunked_prefill=False)
+    found.add(StepParts(0.0, 1.0, 0.0, 0.0), step(decode_tokens=1, waiting=3))
+    assert phase_facts([found])["decode"]["capacity"] is False
+
+
 def test_pools_add_up_under_the_name_of_the_one_that_did_most() -> None:
     prefill, decode = sums("prefill"), sums("decode")
     prefill.add(StepParts(3.0, 0.0, 0.0, 0.0), step(prefill_tokens=9))
