@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from runners.cli.client import Json
+from runners.cli.predicted import prediction_view
 from runners.cli.session import clean
-from runners.display import NAMES, digits, settings_label
+from runners.display import NAMES, digits, model_label, settings_label
 
 STYLES = {
     "done": "green", "succeeded": "green", "online": "green", "running": "cyan", "active": "cyan", "busy": "cyan",
@@ -125,14 +126,17 @@ def run_view(run: Json) -> RenderableType:
     """A run with its figures; a modelled one says so."""
     facts = [
         ("state", run["state"]), ("phase", run["phase"]), ("node", node_text(run)), ("valid", validity(run).plain),
-        ("reason", run["reason"]), ("settings", settings_label(run["trial"]["settings"])), ("repeat", repeat(run)),
+        ("reason", run["reason"]), ("model", model_label(run["spec"]["model"])),
+        ("settings", settings_label(run["trial"]["settings"])), ("repeat", repeat(run)),
         ("experiment", f"{run['experiment']['id']} {run['experiment']['name']}"),
         ("started", moment(run["started_at"])), ("ended", moment(run["ended_at"])), ("page", run["url"]),
     ]  # fmt: skip
     summary = run["summary"] or {}
     reasons = [(f"not valid: {one['code']}", one["message"]) for one in summary.get("reasons", [])]
     title = Text(f"run {run['id']}", style="bold")
-    return Group(title, facts_table([*facts, *reasons]), Text(), figures_table(summary.get("metrics") or {}))
+    figures = figures_table(summary.get("metrics") or {})
+    predicted = prediction_view(run.get("prediction"))
+    return Group(title, facts_table([*facts, *reasons]), Text(), figures, Text(), predicted)
 
 
 def figures_table(metrics: dict[str, Json]) -> RenderableType:

@@ -121,9 +121,17 @@ def test_a_runs_percentiles_and_reasons_are_shown() -> None:
         "reasons": [{"code": "node_shared", "message": "others used 40 % of the CPU"}],
     }
     more = {"phase": "done", "trial": {"settings": CHANGED}, "experiment": {"id": 1, "name": "x"}, "started_at": None,
-            "ended_at": "2026-11-30T12:00:00Z", "url": "http://lab/runs/7/", "summary": summary}  # fmt: skip
+            "ended_at": "2026-11-30T12:00:00Z", "url": "http://lab/runs/7/", "summary": summary,
+            "spec": {"model": {"name": "shape-1", "random_weights": True}}, "prediction": None}  # fmt: skip
     text = printed(run_view(run(valid=False, **more)))
-    for part in ("not valid: node_shared", "others used 40 %", "0.500", "0.900", "weights int8"):
+    for part in (
+        "not valid: node_shared",
+        "others used 40 %",
+        "0.500",
+        "0.900",
+        "weights int8",
+        "shape-1 (random weights)",
+    ):
         assert part in text
 
 
