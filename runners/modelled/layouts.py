@@ -133,8 +133,9 @@ class Cutter:
         """The refusal, and what would make room, where that is why."""
         if not isinstance(refusal, DoesNotFit):
             return refusal
+        apart = f"more expert_parallel (now {layout.expert_parallel}), " if self.has == "ffn" and self.experts else ""
         refusal.allowed += (
-            f", which no number of {self.chip.chip_id} reaches by tensor_parallel here; more pipeline_parallel (now "
-            f"{layout.pipeline_parallel}), narrower engine.weights, or a chip with more memory"
+            f", which no number of {self.chip.chip_id} reaches by tensor_parallel here; {apart}more pipeline_parallel "
+            f"(now {layout.pipeline_parallel}), narrower engine.weights, or a chip with more memory"
         )
         return refusal

@@ -72,7 +72,7 @@ class PhaseSums:
         tokens = step.prefill_tokens + step.decode_tokens
         if not tokens:
             return
-        left = step.running < self.max_num_seqs and tokens < self.max_num_batched_tokens
+        left = step.running < self.max_num_seqs and tokens + step.draft_tokens < self.max_num_batched_tokens
         lacks = step.preempted > 0 or (step.waiting > 0 and left and self.chunked_prefill)
         if step.decode_tokens:
             _spend(self.decode, parts, step.decode_tokens / tokens, lacks)

@@ -62,6 +62,7 @@ def test_a_phase_is_bound_by_what_took_most_of_it() -> None:
         ({"waiting": 0}, False),
         ({"waiting": 3, "running": 4}, False),
         ({"waiting": 3, "prefill_tokens": 99}, False),
+        ({"waiting": 3, "prefill_tokens": 19, "draft_tokens": 80}, False),
         ({"preempted": 1}, True),
     ],
 )
