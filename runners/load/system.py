@@ -24,8 +24,9 @@ class Ended:
     """Steps of one engine that have ended, in order: an ordinary one, or several with the same batch.
 
     `ends_s[i]` is when `steps[i]` ended; each step gave each request of `tokens` so many tokens. `finished` are the
-    last tokens, with their timing, of requests that ended with the last step. `engine` is the engine's place in the
-    system, and orders what ended at the same moment in several.
+    last tokens, with their timing, of requests that ended with the last step. `before_s` is when all of them had their
+    last tokens before, where that was one moment. `engine` is the engine's place in the system, and orders what ended
+    at the same moment in several.
     """
 
     engine: int
@@ -33,6 +34,7 @@ class Ended:
     ends_s: Sequence[float]
     tokens: Mapping[str, int]
     finished: Sequence[TokenOutput] = ()
+    before_s: float | None = None
 
 
 class System(Protocol):
@@ -53,7 +55,7 @@ class System(Protocol):
 
     def start(self, until_s: float) -> None:
         """Let every engine that has work and is in no step begin one, now. Those that can take several steps at once
-        take those that begin before `until_s`, until when nothing is known to come from outside."""
+        take those that begin before `until_s`, until when nothing is known to be sent."""
 
     def advance(self, t_s: float) -> Sequence[Ended]:
         """What comes to its end by `t_s`, where the clock stands. What begins because of it does so now."""

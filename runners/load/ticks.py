@@ -45,10 +45,10 @@ class TickCounter:
             self._gaps_s.append(times[-1] - times[-2])
         self._gaps_s.extend([0.0] * (count - 1))
 
-    def single_tokens(self, times_s: Sequence[float], num_requests: int) -> None:
-        """After each of `num_requests` requests, which had a token at `times_s[0]`, got one at each time after that."""
-        self._output_tokens += (len(times_s) - 1) * num_requests
-        self._alike.extend((later - earlier, num_requests) for earlier, later in pairwise(times_s))
+    def single_tokens(self, before_s: float, times_s: Sequence[float], num_requests: int) -> None:
+        """After each of `num_requests` requests, which had a token at `before_s`, got one at each of `times_s`."""
+        self._output_tokens += len(times_s) * num_requests
+        self._alike.extend([(later - earlier, num_requests) for earlier, later in pairwise((before_s, *times_s))])
 
     def ended(self, record: RequestRecord) -> None:
         self.in_flight -= 1
@@ -59,7 +59,8 @@ class TickCounter:
 
     def take(self, t_s: float) -> dict[str, Any]:
         """The fields of events.Sample that a client knows, for the interval that ends at `t_s`; starts the next."""
-        ttfts_s, gaps_s = np.array(self._ttfts_s), np.concatenate([self._gaps_s, self._repeated_gaps()])
+        ttfts_s = _percentiles(np.array(self._ttfts_s))
+        gaps_s = _percentiles(np.concatenate([self._gaps_s, self._repeated_gaps()]))
         tick = {
             "t_s": t_s,
             "interval_s": t_s - self._since_s,
@@ -69,10 +70,10 @@ class TickCounter:
             "finished": self._finished,
             "errors": self._errors,
             "in_flight": self.in_flight,
-            "ttft_p50_s": _percentile(ttfts_s, 50),
-            "ttft_p95_s": _percentile(ttfts_s, 95),
-            "itl_p50_s": _percentile(gaps_s, 50),
-            "itl_p95_s": _percentile(gaps_s, 95),
+            "ttft_p50_s": ttfts_s[0],
+            "ttft_p95_s": ttfts_s[1],
+            "itl_p50_s": gaps_s[0],
+            "itl_p95_s": gaps_s[1],
         }
         self._since_s = t_s
         self._clear()
@@ -92,5 +93,9 @@ class TickCounter:
         return np.repeat(np.array(gaps_s), np.array(times))
 
 
-def _percentile(values: Array, q: float) -> float | None:
-    return float(np.percentile(values, q)) if values.size else None
+def _percentiles(values: Array) -> tuple[float | None, float | None]:
+    """The 50th and the 95th."""
+    if not values.size:
+        return None, None
+    half, most = np.percentile(values, (50, 95)).tolist()
+    return half, most

@@ -11,6 +11,7 @@ numbered so; they are held back until the next tick, as one engine may be asked 
 from __future__ import annotations
 
 import heapq
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -96,7 +97,7 @@ class VirtualLoad:
             self._due_s = [start_s + next(arrivals)]
         while True:
             self._send_due(requests, arrivals, start_s)
-            self._system.start(self._known_until_s())
+            self._system.start(self._due_s[0] if self._due_s else math.inf)
             event_s = self._next_event_s()
             if event_s is None:
                 break
@@ -109,11 +110,6 @@ class VirtualLoad:
         if own_s is None or system_s is None:
             return own_s if system_s is None else system_s
         return min(own_s, system_s)
-
-    def _known_until_s(self) -> float:
-        """Until when nothing is sent but because of what ends, and nobody asks how the system stands."""
-        tick_s = self._next_tick * TICK_S
-        return min(tick_s, self._due_s[0]) if self._due_s else tick_s
 
     def _send_due(self, requests: Iterator[PlannedRequest], arrivals: Iterator[float] | None, start_s: float) -> None:
         """Send what is due by now; forget what would be due when the phase no longer sends."""
@@ -147,15 +143,19 @@ class VirtualLoad:
     def _take(self, ended: Ended) -> None:
         """What the client sees of steps that ended."""
         self._timeline.add_steps(ended)
-        times_s = ended.ends_s
-        for request_id, count in ended.tokens.items():
-            trace = self._traces[request_id]
-            trace.add_tokens(times_s[0], count)
-            self._counter.tokens(trace, count)
-            if len(times_s) > 1:
-                trace.add_single_tokens(times_s[1:])
-        if len(times_s) > 1:
-            self._counter.single_tokens(times_s, len(ended.tokens))
+        times_s, traces = ended.ends_s, self._traces
+        if ended.before_s is None:
+            for request_id, count in ended.tokens.items():
+                trace = traces[request_id]
+                trace.add_tokens(times_s[0], count)
+                self._counter.tokens(trace, count)
+            before_s, later_s = times_s[0], times_s[1:]
+        else:
+            before_s, later_s = ended.before_s, times_s
+        if later_s:
+            for request_id in ended.tokens:
+                traces[request_id].add_single_tokens(later_s)
+            self._counter.single_tokens(before_s, later_s, len(ended.tokens))
         for token in ended.finished:
             trace = self._traces.pop(token.request_id)
             trace.finish_reason = token.finish_reason

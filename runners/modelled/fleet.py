@@ -92,8 +92,9 @@ class Fleet:
         self._do_at(self._read_s, partial(self._begin, request_id, prompt_ids, params))
 
     def start(self, until_s: float) -> None:
+        now_s = self.clock.now()
         for engine in self._engines:
-            engine.start(until_s)
+            engine.start(now_s, until_s)
 
     def advance(self, t_s: float) -> Sequence[Ended]:
         ended = [self._pass_on(done) for engine in self._engines if (done := engine.advance(t_s)) is not None]

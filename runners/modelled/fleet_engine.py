@@ -18,6 +18,9 @@ from runners.runtime.engine import Engine
 from runners.runtime.outputs import StepOutput, TokenOutput
 from runners.runtime.steady import SteadyPlan
 
+LEAST_AHEAD_S, MOST_AHEAD_S = 0.25, 8.0
+"""How far steps are timed ahead: twice as far each time, until somebody cuts them."""
+
 
 class TimedEngine:
     """An engine and what it is in the middle of. `number` is its place in the system; `num_promised_tokens` are of
@@ -30,6 +33,7 @@ class TimedEngine:
         self.sums = PhaseSums(engine.config.max_num_seqs, engine.config.max_num_batched_tokens, pool)
         self.num_promised_tokens = 0
         self._coalesce = coalesce
+        self._ahead_s = LEAST_AHEAD_S
         self._current: _OneStep | _AlikeSteps | None = None
 
     @property
@@ -44,11 +48,11 @@ class TimedEngine:
     def next_event_s(self) -> float | None:
         return None if self._current is None else self._current.end_s
 
-    def start(self, until_s: float) -> None:
+    def start(self, now_s: float, until_s: float) -> None:
         """Begin a step, if none is going on and there is work; or several alike that begin before `until_s`."""
         if self._current is not None or not self.engine.has_work:
             return
-        plan = self.engine.plan_steady(until_s) if self._coalesce else None
+        plan = self.engine.plan_steady(min(until_s, now_s + self._ahead_s)) if self._coalesce else None
         if plan is not None:
             self._current = _AlikeSteps(self.engine, plan, self.sums)
         else:
@@ -66,8 +70,8 @@ class TimedEngine:
 
     def cut(self, t_s: float) -> None:
         """Let nothing more be settled than the step that goes on at `t_s`."""
-        if self._current is not None:
-            self._current.cut(t_s)
+        if self._current is not None and self._current.cut(t_s):
+            self._ahead_s = LEAST_AHEAD_S
 
     def advance(self, t_s: float) -> Ended | None:
         """What came to its end by `t_s`."""
@@ -75,6 +79,8 @@ class TimedEngine:
         if current is None or current.end_s > t_s:
             return None
         self._current = None
+        if isinstance(current, _AlikeSteps) and not current.was_cut:
+            self._ahead_s = min(2 * self._ahead_s, MOST_AHEAD_S)
         return current.end(self.number)
 
     def look(self, t_s: float) -> Ended | None:
@@ -95,8 +101,9 @@ class _OneStep:
     def take(self, t_s: float) -> None:
         """It was taken when it began."""
 
-    def cut(self, t_s: float) -> None:
+    def cut(self, t_s: float) -> bool:
         """Nothing follows it."""
+        return False
 
     def tell(self, number: int, t_s: float) -> None:
         """It ends as a whole."""
@@ -118,6 +125,7 @@ class _AlikeSteps:
         self._engine = engine
         self._plan = plan
         self._sums = sums
+        self.was_cut = False
         self._starts_s = [start_s for start_s, _, _ in plan.timed]
         self._ends_s = [start_s + duration_s for start_s, duration_s, _ in plan.timed]
         self._taken: list[Step] = []
@@ -133,10 +141,13 @@ class _AlikeSteps:
         # One that would begin at `t_s` itself comes after whatever happens then; the first has begun already.
         self._take(max(bisect_left(self._starts_s, t_s), 1))
 
-    def cut(self, t_s: float) -> None:
+    def cut(self, t_s: float) -> bool:
+        """Whether steps were left."""
         self.take(t_s)
         num_taken = self._plan.num_taken
+        self.was_cut = self.was_cut or num_taken < len(self._ends_s)
         del self._starts_s[num_taken:], self._ends_s[num_taken:]
+        return self.was_cut
 
     def tell(self, number: int, t_s: float) -> Ended | None:
         return self._tell(number, bisect_left(self._ends_s, t_s))
@@ -165,4 +176,5 @@ class _AlikeSteps:
         if first == self._told:
             return None
         steps, ends_s = self._taken[first : self._told], self._ends_s[first : self._told]
-        return Ended(number, steps, ends_s, self._tokens, finished)
+        before_s = self._ends_s[first - 1] if first else None
+        return Ended(number, steps, ends_s, self._tokens, finished, before_s)

@@ -39,5 +39,5 @@ def test_both_ways_give_the_same_tick(firsts_s: list[float], times_s: list[float
         together.tokens(trace, 1)
         trace.add_single_tokens(times_s[1:])
         assert trace.token_times_s == [first_s, *times_s] and trace.counted_tokens == 1 + len(times_s)
-    together.single_tokens(times_s, len(firsts_s))
+    together.single_tokens(times_s[0], times_s[1:], len(firsts_s))
     assert single.take(10.0) == together.take(10.0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from test_virtual_properties import CLOSED, ENDS, OPEN
+from test_virtual_properties import CLOSED, OPEN
 from virtual_systems import Played, play_system, pools, system_spec
 
 ROUTERS = st.sampled_from(["round_robin", "least_loaded", "kv_aware"])
@@ -15,6 +15,10 @@ LINKS = st.builds(
     lambda bytes_per_s, latency_s: {"bytes_per_s": bytes_per_s, "latency_s": latency_s},
     st.sampled_from([1e8, 1e12]),
     st.sampled_from([0.0, 0.01]),
+)
+ENDS = st.one_of(
+    st.builds(lambda count: {"num_requests": count}, st.integers(1, 25)),
+    st.builds(lambda duration_s: {"duration_s": duration_s}, st.sampled_from([0.001, 0.005])),
 )
 
 
