@@ -125,20 +125,30 @@ class SplitCostModel:
         )
 
     def _in_turn(self, num_tokens: int, attention: StepParts, ffn: StepParts) -> StepParts:
-        """The step's seconds from those of one micro-batch on either side. While the sides work ahead of one another,
-        time is spent on what the longest of them spends it on; else on all of the way around."""
+        """The step's seconds from those of one micro-batch on either side, through all layers. While the sides work
+        ahead of one another, time is spent on what the longest of them spends it on; else on all of the way around."""
         layers = self.shape.layers
         batches = max(min(self.micro_batches, num_tokens), 1)
         out_s = self._hop_s + self._out_s * num_tokens / batches
         back_s = self._hop_s + self._back_s * num_tokens / batches
-        one, other = attention.times(1 / layers), ffn.times(1 / layers)
-        crossing = StepParts(0.0, 0.0, max(out_s, back_s), 0.0)
-        longest = max(one, other, crossing, key=lambda parts: parts.total_s)
-        around = one.plus(other).plus(StepParts(0.0, 0.0, out_s + back_s, 0.0))
-        busy = longest.times(batches)
-        layer = busy if busy.total_s >= around.total_s else around
-        spent = layer.times(layers - 1).plus(around).plus(longest.times(batches - 1))
-        return spent.plus(StepParts(0.0, 0.0, 0.0, self._step_s))
+        attention_s, ffn_s, crossing_s = attention.total_s / layers, ffn.total_s / layers, max(out_s, back_s)
+        longest_s = max(attention_s, ffn_s, crossing_s)
+        arounds, turns = 1, batches - 1
+        if batches * longest_s >= attention_s + ffn_s + out_s + back_s:
+            turns += batches * (layers - 1)
+        else:
+            arounds += layers - 1
+        of_attention = (arounds + (turns if longest_s == attention_s else 0)) / layers
+        of_ffn = (arounds + (turns if longest_s == ffn_s != attention_s else 0)) / layers
+        links_s = arounds * (out_s + back_s)
+        if longest_s not in (attention_s, ffn_s):
+            links_s += turns * crossing_s
+        return StepParts(
+            attention.compute_s * of_attention + ffn.compute_s * of_ffn,
+            attention.bandwidth_s * of_attention + ffn.bandwidth_s * of_ffn,
+            attention.link_s * of_attention + ffn.link_s * of_ffn + links_s,
+            attention.overhead_s * of_attention + ffn.overhead_s * of_ffn + self._step_s,
+        )
 
 
 def _halve(side: ChipGroup, hosts: bool) -> float:
