@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from runners.events import EVENT, AnyEvent, Report
 
@@ -20,6 +20,7 @@ SUFFIX = ".jsonl"
 RESERVE = ".reserve"
 """A file in the spools' folder that holds room for reports: whoever has to write one on a full disk removes it."""
 RESERVE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 20
 _NAME = re.compile(r"(\d+)-(\d+)")
 
 
@@ -132,22 +133,36 @@ def keep_reserve(folder: Path) -> bool:
     return True
 
 
-def seal(path: Path) -> SpoolEnd:
+def seal(path: Path, piece_bytes: int = PIECE_BYTES) -> SpoolEnd:
     """Cuts off a torn last line and says how far the spool goes; a spool that isn't there has no events.
 
-    Only for who alone writes it. Raises ValueError (pydantic's) where the last whole line is no event.
+    Only for who alone writes it. It is read in pieces, as it may be far larger than the memory. Raises ValueError (pydantic's) where the last whole line is no event.
     """
     if not path.exists():
         return SpoolEnd(0, None)
     with path.open("r+b") as file:
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole != len(content):
-            file.truncate(whole)
-    if not whole:
+        events, start, end = _last_line(file, piece_bytes)
+        if end != file.seek(0, os.SEEK_END):
+            file.truncate(end)
+        file.seek(start)
+        last = file.read(end - start)
+    if not events:
         return SpoolEnd(0, None)
-    last = EVENT.validate_json(content[content.rfind(b"\n", 0, whole - 1) + 1 : whole])
-    return SpoolEnd(content.count(b"\n", 0, whole), last if isinstance(last, Report) else None)
+    event = EVENT.validate_json(last)
+    return SpoolEnd(events, event if isinstance(event, Report) else None)
+
+
+def _last_line(file: BinaryIO, piece_bytes: int) -> tuple[int, int, int]:
+    """How many whole lines there are, and where the last of them begins and ends."""
+    lines, start, end, offset = 0, 0, 0, 0
+    while piece := file.read(piece_bytes):
+        lines += piece.count(b"\n")
+        last = piece.rfind(b"\n")
+        if last >= 0:
+            before = piece.rfind(b"\n", 0, last)
+            start, end = (end if before < 0 else offset + before + 1), offset + last + 1
+        offset += len(piece)
+    return lines, start, end
 
 
 @dataclass

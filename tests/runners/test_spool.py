@@ -46,9 +46,10 @@ def test_nothing_follows_a_report(tmp_path: Path) -> None:
 @given(
     texts=st.lists(st.text(max_size=30), min_size=1, max_size=20),
     cut=st.integers(min_value=0, max_value=10_000),
+    piece_bytes=st.integers(min_value=1, max_value=400),
 )
 def test_a_spool_torn_anywhere_goes_on_after_its_last_whole_event(
-    texts: list[str], cut: int, tmp_path_factory: pytest.TempPathFactory
+    texts: list[str], cut: int, piece_bytes: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("torn") / "7-2.jsonl"
     writer = SpoolWriter(path)
@@ -57,6 +58,7 @@ def test_a_spool_torn_anywhere_goes_on_after_its_last_whole_event(
     content = path.read_bytes()
     path.write_bytes(content[: min(cut, len(content))])
     whole = path.read_bytes().count(b"\n")
+    assert seal(path, piece_bytes).events == whole
 
     again = SpoolWriter(path)
     assert again.events == whole
@@ -65,6 +67,7 @@ def test_a_spool_torn_anywhere_goes_on_after_its_last_whole_event(
     events = [EVENT.validate_json(text) for text in read_all(path)]
     assert len(events) == whole + 1
     assert isinstance(events[-1], Report) and events[-1].events == whole + 1
+    assert seal(path, piece_bytes).report == events[-1]
 
 
 def test_a_reader_leaves_a_line_that_is_not_whole_yet(tmp_path: Path) -> None:
