@@ -136,7 +136,8 @@ def keep_reserve(folder: Path) -> bool:
 def seal(path: Path, piece_bytes: int = PIECE_BYTES) -> SpoolEnd:
     """Cuts off a torn last line and says how far the spool goes; a spool that isn't there has no events.
 
-    Only for who alone writes it. It is read in pieces, as it may be far larger than the memory. Raises ValueError (pydantic's) where the last whole line is no event.
+    Only for who alone writes it. It is read in pieces, as it may be far larger than the memory. Raises ValueError
+    (pydantic's) where the last whole line is no event.
     """
     if not path.exists():
         return SpoolEnd(0, None)
