@@ -126,9 +126,11 @@ def _pool(pool: Any) -> PoolLine | None:
 
 
 def _chips(pool: Mapping[str, Any]) -> tuple[tuple[str, int | None], ...]:
-    """The kinds of chips that an engine lies on with their counts, or, where those are not told, one with all."""
-    told = _mapping(pool, "chips")
-    named = tuple((str(chip), int(count)) for chip in told if (count := _number(told, chip)) is not None)
+    """The kinds of chips that an engine lies on with their counts, that with the attention first; or, where those are
+    not told, one with all."""
+    told, order = _mapping(pool, "chips"), str(pool.get("chip") or "").split("+")
+    kinds = sorted(told, key=lambda chip: order.index(chip) if chip in order else len(order))
+    named = tuple((str(chip), int(count)) for chip in kinds if (count := _number(told, chip)) is not None)
     count = _number(pool, "chips_per_engine")
     return named or ((str(pool.get("chip") or "chips"), None if count is None else int(count)),)
 

@@ -11,6 +11,7 @@ from experiments.figures.steps import LEAST_WIDTH, about
 from experiments.figures.style import HUES, as_json, layout, plain
 from experiments.steps import ShownStep
 
+MOST_IN_LEGEND = 12
 PHASES = (("prefill", 1), ("decode", 0))
 
 
@@ -41,24 +42,33 @@ def lanes_figure(shown: Sequence[ShownStep]) -> dict[str, Any]:
 
 
 def kv_figure(shown: Sequence[ShownStep], *, modelled: bool) -> dict[str, Any]:
-    """The share of each engine's KV blocks that sequences hold, in percent; one line for each engine."""
+    """The share of each engine's KV blocks that sequences hold, in percent: one line for each engine, of many engines
+    in one hue for all of a role."""
     lines = []
-    for number, engine in enumerate(_engines(shown)):
+    engines = _engines(shown)
+    roles = list(dict.fromkeys(_role(engine) for engine in engines))
+    many, named = len(engines) > MOST_IN_LEGEND, set[str]()
+    for number, engine in enumerate(engines):
+        group = _role(engine) if many else engine
+        hue = HUES[(roles.index(group) if many else number) % len(HUES)]
         steps = [one.step for one in shown if one.step.engine == engine]
         totals = [step.kv_used_blocks + step.kv_cached_blocks + step.kv_free_blocks for step in steps]
         lines.append(
             go.Scatter(
-                name=plain(engine),
+                name=plain(group),
+                legendgroup=plain(group),
+                showlegend=group not in named,
                 x=[step.start_s for step in steps],
                 y=[
                     100 * step.kv_used_blocks / total if total else None
                     for step, total in zip(steps, totals, strict=True)
                 ],
                 mode="lines",
-                line={"color": HUES[number % len(HUES)], "width": 1.4, "dash": "dash" if modelled else "solid"},
+                line={"color": hue, "width": 0.8 if many else 1.4, "dash": "dash" if modelled else "solid"},
                 hovertemplate=f"{plain(engine)}<br>%{{y:.3~g}} % of its blocks<extra></extra>",
             )
         )
+        named.add(group)
     frame = layout(
         xaxis={"title": {"text": "run clock, s"}, "rangemode": "tozero"},
         yaxis={"title": {"text": "% of blocks held"}, "rangemode": "tozero"},
@@ -68,6 +78,10 @@ def kv_figure(shown: Sequence[ShownStep], *, modelled: bool) -> dict[str, Any]:
 
 def _engines(shown: Sequence[ShownStep]) -> list[str]:
     return sorted({one.step.engine for one in shown if one.step.engine}, key=_place)
+
+
+def _role(engine: str) -> str:
+    return engine.rpartition("-")[0]
 
 
 def _place(engine: str) -> tuple[int, str, int]:

@@ -36,6 +36,29 @@ BRIGHTNESS = """() => {
 }"""
 
 
+SYSTEM = {
+    "name": "Prompts here, answers there",
+    "tags": ["example-prefill-decode"],
+    "model": "llama-3-8b",
+    "nodes": {"labels": {"kind": "modelled"}},
+    "placement": {
+        "disaggregate": {
+            "kind": "prefill_decode",
+            "prefill": {"chip": "h100-sxm", "count": 2, "tensor_parallel": 1},
+            "decode": {"chip": "mi300x", "count": 1},
+        },
+        "router": {"policy": "least_loaded"},
+    },
+    "workload": {
+        "kind": "synthetic",
+        "arrival": {"kind": "closed", "max_concurrency": 4},
+        "num_requests": 24,
+    },
+    "matrix": {"workload.arrival.max_concurrency": [2, 8]},
+    "repeats": 1,
+}
+
+
 @pytest.fixture(scope="module")
 def pages(lab: WholeLab) -> list[str]:
     """The address of every page, those of an experiment with results and of the nodes among them."""
@@ -53,7 +76,9 @@ def pages(lab: WholeLab) -> list[str]:
         "repeats": 1,
     }
     experiment = lab.post("/experiments", document)
-    lab.wait(lambda: lab.get(f"/experiments/{experiment['id']}")["state"] == "done", 180)
+    system = lab.post("/experiments", SYSTEM)
+    for one in (experiment, system):
+        lab.wait(lambda one=one: lab.get(f"/experiments/{one['id']}")["state"] == "done", 180)
     trials = ",".join(str(trial["id"]) for trial in experiment["trials"])
     ((node_id,),) = lab.rows("SELECT id FROM hardware_node WHERE slug = 'local'")
     ((chip_id,),) = lab.rows("SELECT id FROM hardware_chip WHERE current AND chip_id = 'h100-sxm'")
@@ -65,14 +90,20 @@ def pages(lab: WholeLab) -> list[str]:
         f"/experiments/new/?from={experiment['id']}",
         f"/experiments/{experiment['id']}/",
         f"/runs/{experiment['trials'][0]['runs'][0]['id']}/",
+        f"/experiments/{system['id']}/?against=output_throughput_per_chip",
+        f"/runs/{system['trials'][0]['runs'][0]['id']}/",
+        "/examples/",
+        "/experiments/new/?example=prefill-here-decode-there",
         "/compare/",
         f"/compare/?trials={trials}",
         "/nodes/",
         "/nodes/local/",
+        "/nodes/modelled/",
         "/chips/",
         "/chips/?sort=-bandwidth_bytes_per_s&format=fp8",
         "/chips/h100-sxm/",
         "/chips/jalapeno/",
+        "/chips/composite-rubin-lpx/",
         "/models/",
         "/models/smollm2-135m-instruct/",
         "/account/",

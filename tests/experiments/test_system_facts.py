@@ -37,10 +37,11 @@ def test_pools_tell_their_chips_parallelism_and_memory():
 
 
 def test_an_engine_of_unlike_chips_names_each():
-    pool = FACTS["system"]["pools"][0] | {"role": "serve", "engines": 1, "chips": {"a": 2, "b": 64}}
+    pool = FACTS["system"]["pools"][0] | {"role": "serve", "engines": 1}
+    pool |= {"chip": "b+a", "chips": {"a": 64, "b": 2}}
     pool |= {"parallel": {"tp": 2, "ffn": {"tp": 1, "ep": 64}}}
     (line,) = told(system={"pools": [pool]}).pools
-    assert line.words == "1 engine on 2 × a + 64 × b"
+    assert line.words == "1 engine on 2 × b + 64 × a"
     assert line.parallel == "attention: tensor 2; FFN: expert 64"
 
 

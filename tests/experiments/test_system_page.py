@@ -47,6 +47,14 @@ def test_every_engine_has_its_lane_and_its_line():
     assert {line["line"]["dash"] for line in lines} == {"dash"}
 
 
+def test_of_many_engines_those_of_a_role_share_their_hue_and_their_name():
+    shown = [ShownStep(1, step(n, f"{'decode' if n % 2 else 'prefill'}-{n}", n * 0.1)) for n in range(20)]
+    lines = kv_figure(shown, modelled=True)["data"]
+    assert len(lines) == 20
+    assert [line["name"] for line in lines if line["showlegend"]] == ["prefill", "decode"]
+    assert len({line["line"]["color"] for line in lines}) == 2
+
+
 def of_a_system(run: Run, **facts: Any) -> Attempt:
     """Makes what is stored of the run's attempt that of a system."""
     attempt = Attempt.objects.get(run=run)
