@@ -29,6 +29,7 @@ from experiments.models import (
 from hardware.models import NodeKind
 from labsite.accounts.models import Project, User
 from labsite.accounts.permissions import projects_of
+from runners.display import model_label
 
 RECORDS: dict[str, type[Record]] = {
     "requests": RequestRecord,
@@ -115,6 +116,13 @@ def get_run(user: User, run_id: int) -> Run:
 def recent_experiments(user: User, limit: int) -> list[Experiment]:
     """The newest first."""
     return list(readable_experiments(user).defer("spec", "document").order_by("-id")[:limit])
+
+
+def models_of(experiment_id: int) -> list[str]:
+    """The models of an experiment's runs, by their names, with what a reader must know of them."""
+    models = Run.objects.filter(experiment_id=experiment_id).order_by("spec__model__name").distinct()
+    rows = models.values_list("spec__model__name", "spec__model__random_weights")
+    return [model_label({"name": name, "random_weights": random}) for name, random in rows]
 
 
 def count_runs(experiment_ids: Iterable[int]) -> dict[int, dict[str, int]]:

@@ -20,7 +20,7 @@ from experiments.models import EXPERIMENT_OPEN, Experiment
 from experiments.pages.access import experiment_or_404, person
 from experiments.pages.heatmap import heat_map
 from experiments.pages.rows import progress_of
-from experiments.selectors import count_runs, readable_experiments, trials_with_runs
+from experiments.selectors import count_runs, models_of, readable_experiments, trials_with_runs
 from experiments.shipped import example_of
 from labsite.accounts.models import Role
 from labsite.accounts.permissions import may_control, role_in
@@ -84,6 +84,7 @@ def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
         "is_open": experiment.state in EXPERIMENT_OPEN,
         "may_submit": role is not None and role >= Role.RESEARCHER,
         "example": example_of(experiment.tags),
+        "models": models_of(experiment.pk),
         "origin": readable_experiments(user).filter(clones=experiment.pk).first(),
         "clones": clones[:CLONES_SHOWN],
         "exports": EXPORTS,

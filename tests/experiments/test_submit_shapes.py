@@ -10,6 +10,7 @@ from modelled_node import modelled_node
 
 from experiments.models import Experiment, RegisteredModel
 from experiments.preview import preview
+from experiments.selectors import models_of
 from experiments.services.feasibility import check_feasible
 from runners.document import SpecError
 from runners.matrix import plan_experiment
@@ -119,6 +120,13 @@ def test_an_unknown_model_that_drafts_is_refused_at_its_field() -> None:
     faults = refused(engine={"speculation": {"kind": "draft", "model": "gpt-9", "acceptance": 0.7}})
     message, allowed = faults["engine.speculation.model"]
     assert "gpt-9" in message and "llama-3-8b" in str(allowed)
+
+
+def test_an_experiment_names_its_models_and_says_which_have_random_weights() -> None:
+    widths = {"model.shape.hidden_size": [64, 128]}
+    named = models_of(submit(team(), model={"shape": TINY}, matrix=widths).pk)
+    assert len(named) == 2 and all(name.endswith("(random weights)") for name in named)
+    assert models_of(submit(team()).pk) == ["smollm2-135m-instruct"]
 
 
 def test_nobody_is_told_that_a_shape_must_be_fetched() -> None:
