@@ -32,7 +32,7 @@ MAX_KEPT = 4096
 
 
 @dataclass(slots=True)
-class Steady:
+class Kept:
     """What of a step's cost does not depend on its contexts. Times are of one stage and one micro-batch; `linear_s`,
     `moved_s` and `flops_s` are what all of it takes at a chip's peaks. `share` is the part of the batch that one
     micro-batch of the fullest group has."""
@@ -54,7 +54,7 @@ class Steady:
 class Task:
     """A step as these chips meet it. `compute_s` and `memory_s` are all of it at the peaks of all of them."""
 
-    kept: Steady
+    kept: Kept
     attention_flops: int
     kv_bytes: int
     attention_s: float
@@ -139,7 +139,7 @@ class ChipGroup:
         self._tuning = tuning
         self._speeds = None if tuning is None else self._speeds_here(tuning)
         self._spread = None if tuning is None else self._spread_out(tuning)
-        self._kept: dict[tuple[int, int, int], Steady] = {}
+        self._kept: dict[tuple[int, int, int], Kept] = {}
 
     @property
     def chip_ids(self) -> tuple[str, ...]:
@@ -212,12 +212,12 @@ class ChipGroup:
         mfu = (kept.flops_s + task.attention_s) / duration_s
         return spread.power.busy_w(spread.tdp_w, mbu, mfu) * duration_s
 
-    def _price(self, num_tokens: int, num_sampled: int, sequences: int) -> Steady:
+    def _price(self, num_tokens: int, num_sampled: int, sequences: int) -> Kept:
         """All of a step but its attention."""
         batches = max(min(self.micro_batches, num_tokens), 1)
         share = -(-sequences // self.parallel.dp) / max(sequences, 1) / batches
         linear_flops = self.shape.linear_flops(num_tokens, num_sampled)
-        kept = Steady(linear_flops, linear_flops / self.linear_flops_per_s / self.chips,
+        kept = Kept(linear_flops, linear_flops / self.linear_flops_per_s / self.chips,
                       self.bytes.read(num_tokens, num_sampled), share)  # fmt: skip
         if self._speeds is None:
             return kept

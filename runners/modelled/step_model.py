@@ -12,8 +12,6 @@ from typing import Any, Protocol
 from runners.events import Bound
 from runners.modelled.shape import ModelShape
 
-BOUNDS: tuple[Bound, ...] = ("compute", "bandwidth", "link", "overhead")
-
 
 class CostModelError(ValueError):
     """The chip or the model can't be modelled as asked; trying again would change nothing.

@@ -27,6 +27,7 @@ from runners.modelled.split import SplitCostModel, attention_half, ffn_half
 from runners.modelled.step_model import StepModel
 from runners.modelled.system_plan import BETWEEN, PoolPlan, Role, SystemPlan, Transfer
 from runners.modelled.tier_loads import cache_tiers
+from runners.modelled.tuning import link_peaks
 from runners.precision import BYTES_PER_KV
 from runners.spec import EngineSpec, Layout, PlacementSpec, PoolSpec, RunSpec
 from runners.spec.run import NodeLink
@@ -114,7 +115,7 @@ class _Planner:
         assert wanted.attention is not None and wanted.ffn is not None
         attention = self._side("attention", wanted.attention, attention_half(self._shape))
         ffn = self._side("ffn", wanted.ffn, ffn_half(self._shape))
-        between = find_link(attention.chip, ffn.chip, wanted.link, self._stated, within=False)
+        between = self._between(attention.chip, ffn.chip, attention.chips + ffn.chips)
         self._links[BETWEEN] = between
         cost = SplitCostModel(self._shape, attention, ffn, between, wanted.micro_batches)
         return self._system((replace(self._engines("serve", cost, attention), ffn=ffn.parallel),), None)
@@ -238,18 +239,22 @@ class _Planner:
         return found
 
     def _transfer(self, prefill: PoolPlan, decode: PoolPlan) -> Transfer:
-        wanted = self._placement.disaggregate
         one, other = self._records[prefill.chip_ids[0]], self._records[decode.chip_ids[0]]
-        domain = one.interconnect.domain_chips
         chips = prefill.engines * prefill.chips_per_engine + decode.engines * decode.chips_per_engine
-        within = one.chip_id == other.chip_id and (domain is None or chips <= domain)
-        link = find_link(one, other, wanted.link, self._stated, within)
+        link = self._between(one, other, chips)
         pairs = min(prefill.chips_per_engine, decode.chips_per_engine)
-        latency_s = link.latency_s if link.latency_s is not None else one.interconnect.latency_s
         shape = self._shape
         kept = shape.attending_layers * shape.kv_elements_per_layer * BYTES_PER_KV[self._engine.kv_cache]
-        return Transfer(kept, link.bytes_per_s * TRANSFER_SHARE * pairs, latency_s or 0.0, shape.layers, wanted.stream,
-                        link.source)  # fmt: skip
+        return Transfer(kept, link.bytes_per_s * TRANSFER_SHARE * pairs, link.latency_s or 0.0, shape.layers,
+                        self._placement.disaggregate.stream, link.source)  # fmt: skip
+
+    def _between(self, one: ChipRecord, other: ChipRecord, chips: int) -> Link:
+        """What joins two pools or sides. So many chips of one kind may lie in one domain; a link of theirs without a
+        latency of its own has the record's."""
+        domain = one.interconnect.domain_chips
+        within = one.chip_id == other.chip_id and (domain is None or chips <= domain)
+        link = find_link(one, other, self._placement.disaggregate.link, self._stated, within)
+        return link if link.latency_s is not None else replace(link, latency_s=link_peaks(one)[1])
 
     def _system(self, pools: tuple[PoolPlan, ...], transfer: Transfer | None) -> SystemPlan:
         prices: list[float | None] = []

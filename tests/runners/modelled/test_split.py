@@ -152,6 +152,14 @@ def test_a_system_of_unlike_chips_says_in_words_what_it_is() -> None:
     assert found.facts()["link"]["source"].startswith("assumed: a network")
 
 
+def test_sides_of_one_kind_in_one_domain_speak_over_its_link_and_further_ones_over_a_network() -> None:
+    cost = pool_of().cost
+    assert isinstance(cost, SplitCostModel)
+    assert (cost.between.bytes_per_s, cost.between.latency_s) == (450e9, 1e-5)
+    far = pool_of(attention={"chip": "h200-sxm", "count": 8}).cost
+    assert isinstance(far, SplitCostModel) and far.between.source.startswith("assumed: a network")
+
+
 def test_experts_that_do_not_fit_their_chips_are_refused_with_the_bytes() -> None:
     pools = {"attention": {"chip": "rubin-vr200"}, "ffn": {"chip": "groq3-lpu", "count": 256, "expert_parallel": 256}}
     error = refusal(
