@@ -2,7 +2,7 @@
 
 Prints and stores the errors of a cross-validation that leaves whole chip x model x precision families out, so that each
 row is predicted by a fit that saw nothing of its family. Claims never count; rows faster than the floor of 100 %
-efficiency are reported as errors of the data and left out of both.
+efficiency are reported as errors of the data and left out of both. Each row's own error goes to a table beside OUT.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from runners.modelled.calibration_file import OWN_FILE, Calibration, ScopeError, scopes_of
+from runners.modelled.bands import coverage_by_quantity, errors_by_scope, fold_of, format_coverage
+from runners.modelled.calibration_file import OWN_FILE, Calibration, ScopeError
 from runners.modelled.cases import Case, CaseReader
 from runners.modelled.facts import ChipTable
-from runners.modelled.figures import fit_cases, log_ratios, predict_cases, replay_all
+from runners.modelled.figures import WavesByRow, fit_cases, log_ratios, predict_cases
 from runners.modelled.floor import DataError, find_data_error
 from runners.modelled.model_shapes import ModelShapes
+from runners.modelled.residuals import OWN_FILE as RESIDUALS_FILE
+from runners.modelled.residuals import Residual, residuals_of, write_residuals
 from runners.modelled.rows import CannotPredict, ResultsFileError, Row, counts_as_accuracy, read_rows
 
 FOLDS = 5
-BAND = (0.05, 0.95)
+RESIDUALS_NAME = RESIDUALS_FILE.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,13 @@ class Reading:
     data_errors: list[DataError]
     unreadable: dict[str, str]
     claims: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    calibration: Calibration
+    residuals: list[Residual]
+    reading: Reading
 
 
 def read_cases(rows: Sequence[Row], reader: CaseReader) -> Reading:
@@ -58,45 +66,23 @@ def read_cases(rows: Sequence[Row], reader: CaseReader) -> Reading:
     return Reading(cases, errors, unreadable, sum(not counts_as_accuracy(row) for row in rows))
 
 
-def cross_validate(cases: Sequence[Case], full: Calibration, folds: int = FOLDS) -> dict[str, float]:
-    """Each row's figure under a fit without its family. Families are dealt out by a hash of their name, so that the
-    same rows always fall together."""
-    fold_of = {case.row_id: _deal(case.family_key, folds) for case in cases}
-    queued = [case for case in cases if case.queues]
-    waves = dict(zip([case.row_id for case in queued], replay_all(queued, full.steps), strict=True))
+def cross_validate(cases: Sequence[Case], waves: WavesByRow, folds: int = FOLDS) -> dict[str, float]:
+    """Each row's figure under a fit without its family. `waves` are those of the fit on all."""
     predicted: dict[str, float] = {}
     for fold in range(folds):
-        seen = [case for case in cases if fold_of[case.row_id] != fold]
-        unseen = [case for case in cases if fold_of[case.row_id] == fold]
-        predicted |= predict_cases(unseen, fit_cases(seen, waves))
+        seen = [case for case in cases if fold_of(case.family_key, folds) != fold]
+        unseen = [case for case in cases if fold_of(case.family_key, folds) == fold]
+        calibration, _ = fit_cases(seen, waves)
+        predicted |= predict_cases(unseen, calibration)
     return predicted
 
 
-def _deal(name: str, folds: int) -> int:
-    return int(hashlib.sha256(name.encode()).hexdigest(), 16) % folds
-
-
-def errors_by_scope(cases: Sequence[Case], ratios: Mapping[str, float]) -> dict[str, ScopeError]:
-    """The errors of every scope that any row is in."""
-    grouped: dict[str, list[float]] = {}
-    for case in cases:
-        for scope in scopes_of(case.quantity, case.engine, case.chip.family, case.precision):
-            grouped.setdefault(scope, []).append(ratios[case.row_id])
-    return {scope: _error(scope, np.array(grouped[scope])) for scope in sorted(grouped)}
-
-
-def _error(scope: str, ratios: np.ndarray[Any, np.dtype[np.float64]]) -> ScopeError:
-    off = np.abs(np.exp(ratios) - 1)
-    low, high = np.quantile(-ratios, BAND)
-    figures = (np.median(off), np.quantile(off, 0.9), np.median(ratios), low, high)
-    return ScopeError(scope, len(ratios), *(round(float(value), 4) for value in figures))
-
-
-def calibrate(rows: Sequence[Row], reader: CaseReader, provenance: Mapping[str, Any]) -> tuple[Calibration, Reading]:
+def calibrate(rows: Sequence[Row], reader: CaseReader, provenance: Mapping[str, Any]) -> Result:
     """The fit on all rows, with the errors of its cross-validation."""
     reading = read_cases(rows, reader)
-    full = fit_cases(reading.cases)
-    errors = errors_by_scope(reading.cases, log_ratios(reading.cases, cross_validate(reading.cases, full)))
+    full, waves = fit_cases(reading.cases)
+    ratios = log_ratios(reading.cases, cross_validate(reading.cases, waves))
+    residuals = residuals_of(reading.cases, ratios)
     told = {
         **provenance,
         "rows": len(rows),
@@ -107,7 +93,8 @@ def calibrate(rows: Sequence[Row], reader: CaseReader, provenance: Mapping[str, 
         "unreadable": reading.unreadable,
         "validation": f"{FOLDS} folds of whole chip x model x precision families",
     }
-    return dataclasses.replace(full, errors=errors, provenance=told), reading
+    errors, coverage = errors_by_scope(residuals), coverage_by_quantity(residuals, FOLDS)
+    return Result(dataclasses.replace(full, errors=errors, coverage=coverage, provenance=told), residuals, reading)
 
 
 def format_errors(errors: Mapping[str, ScopeError]) -> str:
@@ -124,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, required=True, help="JSON list of published results")
     parser.add_argument("--chips", default="catalog", help="catalog, or a JSON list of chip records")
     parser.add_argument("--models", default=None, help="JSON list of model shapes beside the project's own")
-    parser.add_argument("--out", type=Path, default=OWN_FILE)
+    parser.add_argument("--out", type=Path, default=OWN_FILE, help="coefficients; residuals are written beside them")
     options = parser.parse_args(arguments)
     reader = CaseReader(ChipTable.load(options.chips), ModelShapes.load(options.models))
     try:
@@ -132,9 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ResultsFileError as error:
         parser.error(str(error))
     digest = hashlib.sha256(options.results.read_bytes()).hexdigest()
-    calibration, reading = calibrate(rows, reader, {"results": options.results.name, "sha256": digest})
-    options.out.write_text(calibration.to_json() + "\n", encoding="utf-8")
-    print(format_errors(calibration.errors))
+    result = calibrate(rows, reader, {"results": options.results.name, "sha256": digest})
+    reading = result.reading
+    options.out.write_text(result.calibration.to_json() + "\n", encoding="utf-8")
+    write_residuals(options.out.with_name(RESIDUALS_NAME), result.residuals)
+    print(format_errors(result.calibration.errors))
+    print(*format_coverage(result.calibration.coverage), sep="\n")
     print(json.dumps({"fitted": len(reading.cases), "data_errors": len(reading.data_errors)}))
     for wrong in reading.data_errors:
         print(wrong)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ COST_MODEL = "calibrated-2"
 OWN_FILE = Path(__file__).parent / "calibration" / "coefficients.json"
 LEAST_ROWS = 12
 """A scope with fewer rows has no error of its own, but that of a wider one."""
+BAND_ROWS = 150
+"""A scope with fewer rows has the band of a wider one: its rows are of too few families to speak for others."""
 
 
 class CalibrationError(ValueError):
@@ -64,12 +66,16 @@ class Calibration:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def error_of(self, quantity: Quantity, engine: str, family: str, precision: str) -> ScopeError | None:
-        """The error of the narrowest scope with enough rows; None where the calibration knows no error at all."""
-        for scope in scopes_of(quantity, engine, family, precision):
-            found = self.errors.get(scope)
-            if found is not None and found.n >= LEAST_ROWS:
-                return found
-        return None
+        """The error of the narrowest scope with enough rows, with the band of the narrowest that has enough for one, or
+        of all; None where the calibration knows no error at all."""
+        errors = [
+            self.errors[scope] for scope in scopes_of(quantity, engine, family, precision) if scope in self.errors
+        ]
+        known = next((error for error in errors if error.n >= LEAST_ROWS), None)
+        if known is None:
+            return None
+        band = next((error for error in errors if error.n >= BAND_ROWS), errors[-1])
+        return replace(known, low=band.low, high=band.high)
 
     def to_json(self) -> str:
         return json.dumps(

@@ -20,6 +20,8 @@ from runners.modelled.first_token import (
 )
 from runners.modelled.fit import fit_steps, step_figures
 
+WavesByRow = Mapping[str, list[Waves]]
+
 
 def predict_cases(cases: Sequence[Case], calibration: Calibration) -> dict[str, float]:
     """The figure of each case by row id; NaN for an energy of a chip whose power is not stated."""
@@ -42,17 +44,17 @@ def replay_all(cases: Sequence[Case], steps: Mapping[Key, float]) -> list[list[W
     return [[replay_waves(case, steps, slow) for slow in SLOWNESSES] for case in cases]
 
 
-def fit_cases(cases: Sequence[Case], waves_by_row: Mapping[str, list[Waves]] | None = None) -> Calibration:
-    """Coefficients from cases with values. `waves_by_row` spares replaying loops again, for a cross-validation."""
+def fit_cases(cases: Sequence[Case], waves: WavesByRow | None = None) -> tuple[Calibration, WavesByRow]:
+    """Coefficients from cases with values, and the replayed waves of those that queue. `waves` spares replaying them
+    again, for a cross-validation."""
     queued = [case for case in cases if case.queues]
     energies = [case for case in cases if case.quantity == "energy"]
     steps = fit_steps([case for case in cases if not case.queues and case.quantity != "energy"])
     power = fit_power(energies, step_figures(energies, steps), steps) if energies else {}
-    first_token: dict[Key, float] = {}
-    if queued:
-        waves = [waves_by_row[c.row_id] for c in queued] if waves_by_row else replay_all(queued, steps)
-        first_token = fit_first_tokens(queued, waves)
-    return Calibration(steps, first_token, power)
+    if waves is None:
+        waves = dict(zip([case.row_id for case in queued], replay_all(queued, steps), strict=True))
+    first_token = fit_first_tokens(queued, [waves[case.row_id] for case in queued]) if queued else {}
+    return Calibration(steps, first_token, power), waves
 
 
 def log_ratios(cases: Sequence[Case], predicted: Mapping[str, float]) -> dict[str, float]:

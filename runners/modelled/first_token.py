@@ -2,8 +2,8 @@
 
 TTFT = fixed + burst x TTFT of the first wave + (1 - burst) x TTFT of the rest. The waves come from the real scheduler
 (replay.py), in which a step that prefills takes `slow` times as long as in the large steps that throughput was fitted
-on. `fixed` is what happens outside of steps (HTTP, tokenizer, moving a cache); `burst` is the share of a test's requests
-that arrive at its start all at once.
+on. `fixed` is what happens outside of steps (HTTP, tokenizer, moving a cache); `burst` is the share of a test's
+requests that arrive at its start all at once.
 
 Some rows are off by a factor of ten, since what they waited for is not in them. So the fit takes errors to be of
 Cauchy's distribution: it follows what most rows agree on, and the others hardly pull.

@@ -114,7 +114,7 @@ def fit_steps(cases: Sequence[Case]) -> dict[Key, float]:
     weight = np.array([PREFILL_WEIGHT if case.quantity == "ttft" else 1.0 for case in cases]) / ROW_SPREAD
 
     def distances(parameters: Array) -> Array:
-        return (scale + sign * np.log(timer.step_s(parameters)) - wanted) * weight
+        return np.asarray((scale + sign * np.log(timer.step_s(parameters)) - wanted) * weight)
 
     def residuals(parameters: Array) -> Array:
         return np.concatenate([soften(distances(parameters)), parameters / problem.spreads])

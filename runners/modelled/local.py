@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from runners.chips import ChipRecord, attention_flops, linear_flops
+from runners.modelled.bands import error_of_ratios
 from runners.modelled.calibration_file import ScopeError
 from runners.modelled.coefficients import BY_NAME, Peaks, make_speeds
 from runners.modelled.local_steps import MeasuredSteps, StepKind, kinds_of
@@ -40,7 +41,6 @@ OF_FORMAT = {"memory": 0.5, "gemm": 0.5}
 STEP_SPREAD = 0.05
 MOST_WEIGHT = 16
 """Steps of one kind past so many tell no more than so many do."""
-BAND = (0.05, 0.95)
 Array = npt.NDArray[np.float64]
 
 
@@ -193,7 +193,4 @@ def _log_ratios(chip: ChipRecord, kinds: Sequence[StepKind], values: Mapping[str
 def _error_of(off: Sequence[tuple[Sequence[StepKind], Array]]) -> ScopeError:
     """Each step counts as its kind is off."""
     ratios = np.concatenate([np.repeat(found, [kind.n for kind in kinds]) for kinds, found in off])
-    absolute = np.abs(np.exp(ratios) - 1)
-    low, high = np.quantile(-ratios, BAND)
-    figures = (np.median(absolute), np.quantile(absolute, 0.9), np.median(ratios), low, high)
-    return ScopeError("steps: this machine", len(ratios), *(round(float(value), 4) for value in figures))
+    return error_of_ratios("steps: this machine", ratios)

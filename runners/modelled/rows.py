@@ -31,6 +31,8 @@ SCENARIOS = (
     ("offline max", "offline"),
     ("offline static", "static"),
     ("fixed batch", "static"),
+    ("sustained", "offline"),
+    ("decode pool", "offline"),
     ("MLPerf Offline", "mlperf offline"),
     ("MLPerf Server", "mlperf server"),
     ("MLPerf Interactive", "mlperf interactive"),

@@ -55,3 +55,11 @@ def test_a_prefill_pool_lets_a_request_go_and_takes_the_next_when_it_ends_elsewh
 def test_the_same_seed_gives_the_same_times() -> None:
     runs = [Replay(LLAMA, loop(concurrency=8, num_requests=24, jitter=True), tokens_s, seed=5).run() for _ in range(2)]
     assert runs[0] == runs[1] and len(set(runs[0])) > 3
+
+
+def test_groups_that_step_together_wait_for_the_one_that_prefills() -> None:
+    """Two prompts in two groups take one prompt's time; three take two prompts', as one group has two of them."""
+    pair = Replay(LLAMA, loop(concurrency=2, num_requests=2, groups=2), tokens_s).run()
+    assert pair == pytest.approx([0.1, 0.1])
+    three = Replay(LLAMA, loop(concurrency=3, num_requests=3, groups=2), tokens_s).run()
+    assert three == pytest.approx([0.2, 0.2, 0.2])
