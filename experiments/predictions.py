@@ -17,7 +17,8 @@ PREDICTED = ("output_throughput", "tpot", "ttft")
 
 @dataclass(frozen=True)
 class Beside:
-    """One figure: `low` and `high` bound 90 % of what is measured, null where the model's error is not known."""
+    """One figure: `low` and `high` bound 90 % of what is measured, null where the model's error is not known. They come
+    from the residuals of `runs` earlier predictions, or where that is null, from steps left out of the fit."""
 
     unit: str
     predicted: float
@@ -25,6 +26,7 @@ class Beside:
     high: float | None
     measured: float | None
     residual: float | None
+    runs: int | None = None
 
     @property
     def within(self) -> bool | None:
@@ -73,7 +75,7 @@ def read_prediction(stored: Mapping[str, Any], measured: Mapping[str, Any]) -> P
 def _beside(figure: Mapping[str, Any], measured: Mapping[str, Any]) -> Beside:
     value, predicted = measured.get("value"), figure["predicted"]
     residual = value / predicted - 1 if value is not None and predicted else None
-    return Beside(figure["unit"], predicted, figure["low"], figure["high"], value, residual)
+    return Beside(figure["unit"], predicted, figure["low"], figure["high"], value, residual, figure.get("runs"))
 
 
 def awaits_prediction(run: Run, modelled: bool) -> bool:

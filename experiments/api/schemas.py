@@ -175,7 +175,8 @@ class RunOut(RunItem):
     prediction: dict[str, Any] | None = Field(
         description="What the cost model says of a measured run, modelled as it is: `state` calibrated or "
         "uncalibrated, `basis` in words, `metrics` with predicted, low and high (90 %), measured and residual "
-        "(measured / predicted - 1); or `why_not`. Null for a modelled run, and until it has been computed."
+        "(measured / predicted - 1), `runs` how many earlier predictions the band is from (null: it is from steps); "
+        "or `why_not`. Null for a modelled run, and until it has been computed."
     )
     spec: dict[str, Any] = Field(description="What the node was given, frozen at submission.")
     attempts: list[AttemptOut]

@@ -24,7 +24,9 @@ from django.db import connections
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from experiments.analysis.prediction_band import next_ratio
 from experiments.models import ATTEMPT_LIVE, Attempt, RequestRecord, Run, RunState, StepRecord
+from experiments.predictions import prediction_of
 from hardware.models import NodeKind
 from runners.events import RequestRecord as RequestEvent
 from runners.modelled.front import intake_of
@@ -94,7 +96,7 @@ def due_runs(now: dt.datetime) -> QuerySet[Run]:
 def predict_run(run: Run) -> bool:
     """Predicts one run and keeps the answer. False where it had one by then. Raises NoTime."""
     try:
-        prediction = _ask(request_of(run))
+        prediction = with_bands(_ask(request_of(run)), run)
     except (KeyError, TypeError, ValueError) as error:  # of a run stored by another version
         log.exception("run %s can't be predicted", run.pk)
         prediction = {"why_not": f"what is stored of the run can't be read: {type(error).__name__}: {error}"}
@@ -126,16 +128,35 @@ def request_of(run: Run) -> dict[str, Any]:
 def earlier_runs(run: Run) -> list[Run]:
     """Valid runs of the same node and as many threads that had ended when this one began: those of its own model and
     weights first, then the latest."""
+    latest = _before(run).select_related("final_attempt").order_by("-ended_at", "-pk")[:LOOKED_AT]
+    return sorted(latest, key=lambda one: _unlike(one.spec, run.spec))[:EARLIER_RUNS]
+
+
+def _before(run: Run) -> QuerySet[Run]:
     attempt = _final(run)
-    before = Run.objects.filter(
+    return Run.objects.filter(
         state=RunState.SUCCEEDED,
         valid=True,
         ended_at__lte=run.started_at,
         final_attempt__node=attempt.node,
         final_attempt__report__facts__engine__threads=_engine(attempt).get("threads"),
     ).exclude(pk=run.pk)
-    latest = before.select_related("final_attempt").order_by("-ended_at", "-pk")[:LOOKED_AT]
-    return sorted(latest, key=lambda one: _unlike(one.spec, run.spec))[:EARLIER_RUNS]
+
+
+def with_bands(prediction: dict[str, Any], run: Run) -> dict[str, Any]:
+    """A calibrated prediction whose figures have the band of earlier ones of the node, where enough were made."""
+    if prediction.get("state") != "calibrated":
+        return prediction
+    earlier = _before(run).filter(prediction__state="calibrated").order_by("-ended_at", "-pk")[:LOOKED_AT]
+    told = [one for stored in earlier.only("prediction", "summary") if (one := prediction_of(stored)) is not None]
+    figures = dict(prediction["metrics"])
+    for name, figure in figures.items():
+        beside = [one.metrics[name].residual for one in told if name in one.metrics]
+        ratios = [1 + residual for residual in beside if residual is not None]
+        if (band := next_ratio(ratios)) is not None:
+            low, high = (figure["predicted"] * factor for factor in band)
+            figures[name] = {**figure, "low": low, "high": high, "runs": len(ratios)}
+    return {**prediction, "metrics": figures}
 
 
 def _unlike(spec: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool, bool]:

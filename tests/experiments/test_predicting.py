@@ -13,11 +13,12 @@ from django.utils import timezone
 from measured_node import CEILINGS, FACTS, MEASURED, SHAPE, measure_run, measured_node
 from modelled_node import MODELLED, finish_run, modelled_node, text_of
 
+from experiments.analysis.prediction_band import next_ratio
 from experiments.exports.runs import run_columns, run_pieces
 from experiments.models import Attempt, Experiment, Run, RunState
 from experiments.predictions import prediction_of
 from experiments.services import predicting
-from experiments.services.predicting import due_runs, earlier_runs, predict_run, start_predicting
+from experiments.services.predicting import due_runs, earlier_runs, predict_run, start_predicting, with_bands
 from hardware.models import Node
 from labsite.accounts.models import Project, User
 from labsite.processes import wait_until
@@ -153,6 +154,19 @@ def test_why_there_is_no_prediction_is_kept(
     assert told in run.prediction["why_not"] and not due_runs(timezone.now()).exists()
 
 
+def test_earlier_predictions_of_the_node_band_the_next_one(project: Project, researcher: User, node: Node) -> None:
+    *earlier, last = measured(submit(project, researcher, **{**MEASURED, "repeats": 7}), node)
+    for run, predicted in zip(earlier, (90.0, 95.0, 100.0, 105.0, 110.0, 115.0), strict=True):
+        figure = {"predicted": predicted, "low": None, "high": None, "unit": "tok/s"}
+        Run.objects.filter(pk=run.pk).update(prediction={**STORED, "metrics": {"output_throughput": figure}})
+    figure = with_bands(STORED, last)["metrics"]["output_throughput"]
+    assert figure["runs"] == 6 and figure["predicted"] == 100.0
+    # Measured 110 of each: ratios 1.22 … 0.957.
+    low, high = next_ratio([110 / one for one in (90.0, 95.0, 100.0, 105.0, 110.0, 115.0)]) or (0.0, 0.0)
+    assert (figure["low"], figure["high"]) == pytest.approx((100 * low, 100 * high))
+    assert with_bands(STORED, earlier[3]) == STORED, "three are too few"
+
+
 def test_a_run_too_long_to_simulate_says_so(
     project: Project, researcher: User, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +210,7 @@ def test_the_api_shows_the_residual_of_the_figures_as_they_are_now(
     assert browser.get(f"/api/v1/runs/{run.pk}").json()["prediction"] is None
     Run.objects.update(prediction=STORED)
     shown = browser.get(f"/api/v1/runs/{run.pk}").json()["prediction"]
-    figure = {"unit": "tok/s", "predicted": 100.0, "low": 90.0, "high": 105.0, "measured": 110.0}
+    figure = {"unit": "tok/s", "predicted": 100.0, "low": 90.0, "high": 105.0, "measured": 110.0, "runs": None}
     assert shown["modelled"] is True and shown["state"] == "calibrated" and shown["why_not"] is None
     assert shown["metrics"] == {"output_throughput": {**figure, "residual": pytest.approx(0.1)}}
 
