@@ -130,10 +130,13 @@ class _Judge:
             return faults
         model = self.models[cell.model]
         demand = demand_of(cell, self.project_id, model)
-        meant = [node for node in self.nodes if is_meant(demand, node) and has_chips(demand, node)]
+        asked = [node for node in self.nodes if is_meant(demand, node)]
+        meant = [node for node in asked if has_chips(demand, node)]
         kinds = {node.labels["kind"] for node in meant}
         if not kinds:
-            return [FieldError("nodes", _unmatched(cell, demand), _offered(self.nodes))]
+            # Measured nodes that were asked for by name or label lack the chips of a system because they take none.
+            limits = list(measured_limits(cell)) if asked and not any(node.is_modelled for node in asked) else []
+            return limits or [FieldError("nodes", _unmatched(cell, demand), _offered(self.nodes))]
         if len(kinds) > 1:
             message = "these nodes are measured and modelled ones; one trial's runs must all be of one kind"
             return [FieldError("nodes", message, [{"kind": kind} for kind in sorted(kinds)])]
@@ -198,9 +201,11 @@ def _unmatched(cell: ExperimentSpec, demand: Demand) -> str:
 
 
 def _offered(nodes: list[FreeNode]) -> dict[str, list[str]]:
-    """Every label that exists, with its values."""
+    """Every label that exists, with its values, and every chip of a pool."""
     offered: defaultdict[str, set[str]] = defaultdict(set)
     for node in nodes:
+        if node.offers:
+            offered["chip"].update(node.offers)
         for key, value in node.labels.items():
             if value:
                 offered[key].add(value)

@@ -145,7 +145,16 @@ def test_a_chip_of_an_axis_is_told_at_the_axis() -> None:
 
 def test_chips_that_no_node_offers_are_told() -> None:
     lab_node(pools=[{"chip": "trainium2", "count": 64}])
-    assert "chip: trainium3 and h100-sxm" in refused(**system())["nodes"][0]
+    message, allowed = refused(**system())["nodes"]
+    assert "chip: trainium3 and h100-sxm" in message
+    assert allowed["chip"] == ["h100-sxm", "trainium2"]
+
+
+@pytest.mark.parametrize("nodes", [{"names": ["real"]}, {"labels": {"kind": "measured"}}])
+def test_a_measured_node_that_is_asked_for_says_that_it_takes_no_system(nodes: dict[str, Any]) -> None:
+    lab_node()
+    ready_node("real")
+    assert set(refused(**system(), nodes=nodes)) == {"placement.disaggregate.kind"}
 
 
 def test_more_chips_than_the_node_offers_are_told_with_how_many_it_does() -> None:
