@@ -51,6 +51,8 @@ def engines(draw: st.DrawFn) -> dict[str, Any]:
         "max_num_batched_tokens": draw(st.integers(16, 200)),
         "block_size": draw(st.sampled_from([8, 32])),
         "prefix_cache": draw(st.booleans()),
+        "prefix_tiers": draw(st.sampled_from([{}, {"host": {"capacity_bytes": 1e9, "bytes_per_s": 1e10}}])),
+        "speculation": draw(st.sampled_from([{}, {}, {"kind": "ngram", "max_draft": 3, "acceptance": 0.7}])),
     }
 
 
@@ -66,13 +68,14 @@ def both(placement: dict[str, Any], seed: int, engine: dict[str, Any], load: dic
     return together
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(placements(), st.integers(0, 2**32), engines(), loads(), st.sampled_from([216, 256, 4096]))
 def test_whatever_the_system_and_its_load(
     placement: dict[str, Any], seed: int, engine: dict[str, Any], load: dict[str, Any], slots: int
 ) -> None:
     run = both(placement, seed, engine, load, slots)
     event(f"preempted: {any(step.preempted for step in run.steps)}")
+    event(f"drafts: {any(step.draft_tokens for step in run.steps)}, loads: {any(s.loaded_tokens for s in run.steps)}")
     event(f"waited: {any(step.waiting for step in run.steps)}, hits: {any(step.cached_tokens for step in run.steps)}")
 
 
