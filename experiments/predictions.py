@@ -6,12 +6,17 @@ Every form says that the prediction is modelled, and either its error or that no
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from django.utils import timezone
+
 from experiments.models import Run, RunState
 
+LOOKED_BACK = dt.timedelta(days=7)
+"""Older runs without a prediction were there before there were predictions, and get none."""
 PREDICTED = ("output_throughput", "tpot", "ttft")
 
 
@@ -80,4 +85,6 @@ def _beside(figure: Mapping[str, Any], measured: Mapping[str, Any]) -> Beside:
 
 def awaits_prediction(run: Run, modelled: bool) -> bool:
     """Whether the run will have a prediction in a while."""
-    return run.prediction is None and not modelled and run.state == RunState.SUCCEEDED and run.summary is not None
+    recent = run.ended_at is not None and run.ended_at > timezone.now() - LOOKED_BACK
+    succeeded = run.state == RunState.SUCCEEDED and run.summary is not None
+    return recent and succeeded and run.prediction is None and not modelled

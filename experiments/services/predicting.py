@@ -26,7 +26,7 @@ from django.utils import timezone
 
 from experiments.analysis.prediction_band import next_ratio
 from experiments.models import ATTEMPT_LIVE, Attempt, RequestRecord, Run, RunState, StepRecord
-from experiments.predictions import prediction_of
+from experiments.predictions import LOOKED_BACK, prediction_of
 from hardware.models import NodeKind
 from runners.events import RequestRecord as RequestEvent
 from runners.modelled.front import intake_of
@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 
 PROGRAM = "runners.modelled.beside"
 PATIENCE = dt.timedelta(minutes=10)
-# Older runs without a prediction were there before there were predictions.
-LOOKED_BACK = dt.timedelta(days=7)
 CPU_LIMIT_S = 60
 WALL_LIMIT_S = 300.0
 TOO_LONG = "simulating the run takes more than {} s of computing"

@@ -16,7 +16,7 @@ from modelled_node import MODELLED, finish_run, modelled_node, text_of
 from experiments.analysis.prediction_band import next_ratio
 from experiments.exports.runs import run_columns, run_pieces
 from experiments.models import Attempt, Experiment, Run, RunState
-from experiments.predictions import prediction_of
+from experiments.predictions import LOOKED_BACK, prediction_of
 from experiments.services import predicting
 from experiments.services.predicting import due_runs, earlier_runs, predict_run, start_predicting, with_bands
 from hardware.models import Node
@@ -89,7 +89,7 @@ def test_runs_without_results_deleted_ones_and_old_ones_are_not_due(
     project: Project, researcher: User, node: Node
 ) -> None:
     (run,) = measured(submit(project, researcher, **MEASURED), node)
-    assert not due_runs(timezone.now() + predicting.LOOKED_BACK).exists()
+    assert not due_runs(timezone.now() + LOOKED_BACK).exists()
     Run.objects.update(summary=None)
     assert not due_runs(timezone.now()).exists()
     Run.objects.update(summary=SUMMARY)
@@ -231,6 +231,8 @@ def test_the_page_says_that_a_prediction_is_still_to_come_and_then_shows_it(
 ) -> None:
     (run,) = measured(submit(project, researcher, **MEASURED), node)
     assert "when the measured nodes have nothing to do" in text_of(browser.get(f"/runs/{run.pk}/"))
+    Run.objects.update(ended_at=run.ended_at - LOOKED_BACK)
+    assert "What the cost model says" not in text_of(browser.get(f"/runs/{run.pk}/"))
     Run.objects.update(prediction=STORED)
     page = text_of(browser.get(f"/runs/{run.pk}/prediction"))
     assert "modelled, calibrated" in page and "outside the band" in page and "data-hx-get" not in page
