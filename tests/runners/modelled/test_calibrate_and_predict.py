@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from published_rows import CHAT, CLOSED, row
 
 from runners.modelled import calibrate, predict
@@ -83,6 +85,26 @@ def test_a_file_without_results_ends_with_a_clear_error_and_writes_nothing(
             program.main([*wanted, str(out)])
         assert ended.value.code == 2 and "error: rows.json: " in capsys.readouterr().err
     assert not out.exists()
+
+
+JUNK = (
+    None, "", 0, -1, 3.5, 10**30, float("nan"), True, [], {}, "TP8", "agg TP0 PP0", "disagg P0x0gpu D0x0gpu",
+    "EP3 TP2", "ms", "tokens/s", "J/token", "a100-80g-sxm", "jalapeno", "MXFP4", "offline max throughput",
+)  # fmt: skip
+KEYS = sorted({*row(0)} - {"id"})
+
+
+@given(
+    st.sampled_from([CHAT[0], POWER[0], row(50)]),
+    st.dictionaries(st.sampled_from(KEYS), st.sampled_from(JUNK), min_size=1, max_size=3),
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_a_row_holds_it_is_predicted_or_told_why_not(item: dict, junk: dict) -> None:
+    (answer,) = predict.predict_rows([{**item, **junk}], READER, own_calibration())
+    if answer["predicted"] is None:
+        assert answer["why_not"] and answer["low"] is None and answer["high"] is None
+    else:
+        assert 0 < answer["low"] < answer["predicted"] < answer["high"] < math.inf and answer["why_not"] is None
 
 
 def test_what_a_row_is_worth_is_not_looked_at() -> None:
