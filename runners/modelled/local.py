@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationError
 from scipy.optimize import least_squares
 
 from runners.chips import ChipRecord, attention_flops, linear_flops
 from runners.modelled.bands import error_of_ratios
 from runners.modelled.calibration_file import ScopeError
 from runners.modelled.coefficients import BY_NAME, Peaks, make_speeds
+from runners.modelled.fit import soften
 from runners.modelled.local_steps import MeasuredSteps, StepKind, kinds_of
 from runners.modelled.profiles import overrides_of
 from runners.modelled.tuning import Tuning, link_peaks
@@ -80,25 +82,33 @@ def chip_of(ceilings: Mapping[str, Any], facts: Mapping[str, Any], chip_id: str 
         raise LocalChipError("ceilings.memory_bandwidth.by_threads: is empty; allowed: bytes/s by threads")
     if not usable_bytes:
         raise LocalChipError("facts.memory.usable_bytes: is missing; allowed: bytes of memory that a run may use")
-    return ChipRecord.model_validate({
+    record = {
         "chip_id": chip_id, "name": str(facts["chip"]), "vendor": _table(facts, "cpu").get("vendor") or "unknown",
-        "kind": "cpu", "year": time.gmtime(ceilings.get("measured_at") or 0.0).tm_year, "status": "shipping",
+        "kind": "cpu", "year": time.gmtime(ceilings.get("measured_at") or time.time()).tm_year, "status": "shipping",
         "dense_tflops": {name: rates[name] / 1e12 for name in MATMULS if name in rates},
         "memory": {"type": "main memory", "capacity_bytes": int(usable_bytes),
                    "bandwidth_bytes_per_s": max(bandwidths.values())},
         "notes": "The year is that of its measurement.",
         "sources": [{"field": "*", "source": "measured on the machine by its agent", "confidence": "high"}],
-    })  # fmt: skip
+    }  # fmt: skip
+    try:
+        return ChipRecord.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise LocalChipError(f"ceilings make no chip: {where}: {first['msg']}") from error
 
 
 def _table(data: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     for key in path:
-        data = data.get(key) or {}
+        found = data.get(key)
+        data = found if isinstance(found, Mapping) else {}
     return data
 
 
 def _best_rates(ceilings: Mapping[str, Any], *path: str) -> dict[str, float]:
-    return {name: float(rate["best"]) for name, rate in _table(ceilings, *path).items() if rate}
+    rates = {name: rate.get("best") for name, rate in _table(ceilings, *path).items() if isinstance(rate, Mapping)}
+    return {name: float(best) for name, best in rates.items() if isinstance(best, int | float)}
 
 
 def fit_local(chip: ChipRecord, runs: Sequence[MeasuredSteps]) -> LocalFit:
@@ -172,7 +182,7 @@ def _fit(chip: ChipRecord, kinds: Sequence[StepKind]) -> dict[str, dict[str, flo
     def residuals(parameters: Array) -> Array:
         of_each = {name: value[of_kind] for name, value in values(parameters).items()}
         off = (np.log(price(stacked, make_speeds(peaks, of_each)).duration_s) - wanted) * weight
-        return np.concatenate([np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1)), parameters / spreads])
+        return np.concatenate([soften(off), parameters / spreads])
 
     found = least_squares(residuals, np.zeros(len(names)), max_nfev=60)
     shared = dict(zip(names, np.exp(found.x), strict=True))

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from local_node import CEILINGS, CHIP, FACTS, GAP_S, SHAPE, run_of, step
+from local_node import CEILINGS, CHIP, FACTS, GAP_S, SHAPE, rate, run_of, step
 
 from runners.modelled.cost import CostModel, DecodeSums
 from runners.modelled.facts import family_of
@@ -37,6 +37,8 @@ def test_it_is_of_no_family_of_published_results() -> None:
         (CEILINGS | {"memory_bandwidth": {}}, FACTS, "memory_bandwidth.by_threads"),
         (CEILINGS, FACTS | {"memory": {}}, "facts.memory.usable_bytes"),
         ({}, {}, "matmul"),
+        (CEILINGS | {"matmul": 1, "memory_bandwidth": {"by_threads": 2}}, FACTS, "matmul"),
+        (CEILINGS | {"matmul": {"by_precision": {"bf16": rate(1.0)}}}, FACTS, r"dense_tflops\.bf16: .*allowed"),
     ],
 )
 def test_what_is_missing_is_named(ceilings: dict[str, Any], facts: dict[str, Any], named: str) -> None:
