@@ -22,6 +22,7 @@ from labsite.accounts.models import Membership, Project, Role, User
 from labsite.accounts.sign_ins import note_seen
 from labsite.accounts.tokens import create_token
 from runners.models import ModelEntry
+from runners.protocol import HEADER, NODE_PROTOCOL
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Actor:
     def client(self, path: str, *, csrf: bool = False) -> Client:
         """A browser or a program of his; with `csrf`, a browser that checks as a real one is checked."""
         if path.startswith("/api/") and not csrf:
-            headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+            headers = {HEADER: str(NODE_PROTOCOL)}
+            headers |= {"Authorization": f"Bearer {self.token}"} if self.token else {}
             return Client(raise_request_exception=False, headers=headers)
         client = Client(raise_request_exception=False, enforce_csrf_checks=csrf)
         for name, value in self.session.items():

@@ -12,6 +12,7 @@ from django.test import Client, override_settings
 
 from experiments import selectors
 from labsite.accounts.models import Project
+from runners.protocol import HEADER, NODE_PROTOCOL
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +49,7 @@ def test_a_crash_is_a_500_that_tells_nothing_of_its_inside(
 
 @override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=1000)
 def test_a_body_past_the_servers_own_limit_is_a_413(caller: Caller) -> None:
-    refused(caller.post("/node/join", {"token": "x" * 2000}), 413)
+    refused(caller.post("/node/join", {"token": "x" * 2000}, **{HEADER: str(NODE_PROTOCOL)}), 413)
 
 
 def test_more_parameters_than_the_server_reads_are_a_400(caller: Caller) -> None:

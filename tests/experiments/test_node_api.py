@@ -17,6 +17,7 @@ from hardware.models import Node
 from hardware.services import drain, issue_join_token, join, retire, rotate
 from labsite.accounts.models import User
 from labsite.accounts.tokens import create_token
+from runners.protocol import HEADER, NODE_PROTOCOL
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_url")]
 
@@ -29,7 +30,7 @@ class Agent:
         self.token = join(JoinRequest(token=issue_join_token(self.node))).api_token
 
     def post(self, path: str, body: Any) -> Any:
-        headers = {"Authorization": f"Bearer {self.token}"}
+        headers = {"Authorization": f"Bearer {self.token}", HEADER: str(NODE_PROTOCOL)}
         return Client().post(f"/api/v1/node/{path}", body, content_type="application/json", headers=headers)
 
     def beat(self, **body: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hardware.messages import JoinRequest
 from hardware.models import Node
 from hardware.services import issue_join_token, join, register_node
 from labsite.accounts.models import User
-from runners.protocol import HEADER, NODE_PROTOCOL, STATUS
+from runners.protocol import FIRST, HEADER, NODE_PROTOCOL, STATUS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_url")]
 OTHER = str(NODE_PROTOCOL + 1)
@@ -50,7 +50,9 @@ def test_a_heartbeat_and_a_claim_are_refused_before_their_body_is_read(spoken: s
 
 def test_without_the_header_an_agent_is_one_of_the_first_protocol() -> None:
     token = join(JoinRequest(token=issue_join_token(ready_node()))).api_token
-    assert post("heartbeat", {}, None, token).status_code == 200
+    refused = post("heartbeat", {}, None, token)
+    assert refused.status_code == STATUS
+    assert f"speaks node protocol {FIRST}, this lab speaks {NODE_PROTOCOL}" in refused.json()["detail"]
 
 
 def test_the_node_and_the_run_say_why_and_the_right_version_clears_it() -> None:
@@ -86,8 +88,8 @@ def test_the_node_and_the_run_say_why_and_the_right_version_clears_it() -> None:
 def test_a_fault_that_the_agent_tells_is_kept_until_it_tells_none() -> None:
     node = ready_node()
     token = join(JoinRequest(token=issue_join_token(node))).api_token
-    assert post("heartbeat", {"fault": "its disk\n\0 is full"}, None, token).status_code == 200
+    assert post("heartbeat", {"fault": "its disk\n\0 is full"}, str(NODE_PROTOCOL), token).status_code == 200
     assert Node.objects.get(pk=node.pk).fault == "its disk is full"
-    assert post("heartbeat", {"fault": "x" * 501}, None, token).status_code == 422
-    assert post("heartbeat", {}, None, token).status_code == 200
+    assert post("heartbeat", {"fault": "x" * 501}, str(NODE_PROTOCOL), token).status_code == 422
+    assert post("heartbeat", {}, str(NODE_PROTOCOL), token).status_code == 200
     assert Node.objects.get(pk=node.pk).fault == ""

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
 from labsite.api import api
+from runners.protocol import HEADER, NODE_PROTOCOL
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("redis_url")]
 
@@ -52,7 +53,7 @@ def world(db: None) -> Iterator[World]:
 )
 def test_every_operation_answers_as_the_document_says(case: schemathesis.Case, world: World) -> None:
     actor = "node" if case.path.startswith("/api/v1/node/") else "admin"
-    headers = {"Authorization": f"Bearer {world.actors[actor].token}"}
+    headers = {"Authorization": f"Bearer {world.actors[actor].token}", HEADER: str(NODE_PROTOCOL)}
     for name, value in case.path_parameters.items():
         if isinstance(value, int) and value % 2 == 0:
             case.path_parameters[name] = world.values.get(name, value)

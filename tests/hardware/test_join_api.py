@@ -10,13 +10,14 @@ from pytest_django.fixtures import Settings
 
 from hardware.models import Node
 from hardware.services import authenticate_node, issue_join_token, register_node
+from runners.protocol import HEADER, NODE_PROTOCOL
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_url")]
 URL = "/api/v1/node/join"
 
 
 def post(client: Client, body: Any) -> Any:
-    return client.post(URL, body, content_type="application/json")
+    return client.post(URL, body, content_type="application/json", headers={HEADER: str(NODE_PROTOCOL)})
 
 
 def test_a_join_token_gives_credentials(client: Client) -> None:
