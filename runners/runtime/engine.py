@@ -82,9 +82,12 @@ class Engine:
     @property
     def num_tokens_to_do(self) -> int:
         """Tokens of prompts and answers that are not computed yet, if every answer gets as long as it may."""
+        # Output tokens count on both sides: as computed or not yet, and against those still to come.
         return sum(
-            seq.num_uncomputed_tokens - seq.num_received_tokens + seq.params.max_tokens - len(seq.output_ids)
-            for seq in self._sequences.values()
+            [
+                len(seq.prompt_ids) + seq.params.max_tokens - seq.num_computed_tokens - seq.num_received_tokens
+                for seq in self._sequences.values()
+            ]
         )
 
     def check(
