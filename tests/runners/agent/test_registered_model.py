@@ -103,7 +103,7 @@ def test_a_model_of_the_hub_is_fetched_by_its_node_unless_the_run_is_cancelled(
 
     hub.silent_after = None
     facts = finish(lab, first := submit(lab, node, "tiny"))
-    assert facts["model"] == {"name": "tiny", "sha256": entry.sha256}
+    assert facts["model"] == {"name": "tiny", "sha256": entry.sha256, "random_weights": False}
     assert told(first)[-1] in ("fetching tiny: 100 %", "checking tiny: 100 %")
     assert lab.attempt(first).fetched_at is not None
     lab.wait_for(lambda: {"name": "tiny", "sha256": entry.sha256} in Node.objects.get(pk=node.pk).models_held)
