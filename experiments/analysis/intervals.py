@@ -1,7 +1,11 @@
 """Intervals for a handful of repeats: one mean, a paired difference, an unpaired one. Pure numbers in and out.
 
 The unit is the run, never the request (METRICS.md). Below 10 values Student's t; from 10 on the bias-corrected and
-accelerated bootstrap (Efron 1987) with a fixed seed, so that the same runs always give the same interval.
+accelerated bootstrap (Efron 1987) with fixed resamples, so that the same runs always give the same interval. Plain BCa
+is too narrow for few values: a resample's spread is smaller by sqrt((n - 1) / n), and its tails are normal, not t's. At
+12 values it holds the truth in 90 to 91 % of simulated experiments. So it is expanded (Hesterberg 2015, "What teachers
+should know about the bootstrap"): its quantiles are those of t with n - 1 degrees of freedom, times sqrt(n / (n - 1)).
+The tests hold every method here to 93 to 97 %.
 """
 
 from __future__ import annotations
@@ -9,9 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from scipy import stats
+from numpy.typing import NDArray
+from scipy import special
 
 CONFIDENCE = 0.95
 BOOTSTRAP_FROM = 10
@@ -43,17 +49,37 @@ def mean_interval(values: Sequence[float]) -> Interval:
     if spread == 0:
         return Interval(mean, mean, mean, n, "no spread")
     if n < BOOTSTRAP_FROM:
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * spread / math.sqrt(n)
+        half = t_quantile(n - 1) * spread / math.sqrt(n)
         return Interval(mean, mean - half, mean + half, n, "t")
-    found = stats.bootstrap(
-        (np.asarray(values),),
-        np.mean,
-        confidence_level=CONFIDENCE,
-        n_resamples=RESAMPLES,
-        method="BCa",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return Interval(mean, float(found.low), float(found.high), n, "BCa bootstrap")
+    low, high = _expanded_bca(np.asarray(values, dtype=np.float64))
+    return Interval(mean, low, high, n, "BCa bootstrap")
+
+
+def t_quantile(freedom: float) -> float:
+    """Student's t at the upper end of a 95 % interval."""
+    return float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def _expanded_bca(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Ends for the mean of `values`, (n,), which must not all be equal."""
+    n = len(values)
+    deviations = values - np.mean(values)
+    means = _resample_shares(n) @ deviations
+    bias = special.ndtri((np.mean(means < 0) + np.mean(means <= 0)) / 2)
+    # the jackknife's acceleration, which has a closed form for a mean
+    acceleration = float(np.sum(deviations**3) / (6 * np.sum(deviations**2) ** 1.5))
+    reach = t_quantile(n - 1) * math.sqrt(n / (n - 1))
+    shifted = bias + np.array([-reach, reach])
+    ends = np.quantile(means, special.ndtr(bias + shifted / (1 - acceleration * shifted)))
+    return float(np.mean(values) + ends[0]), float(np.mean(values) + ends[1])
+
+
+@lru_cache(maxsize=32)
+def _resample_shares(n: int) -> NDArray[np.float64]:
+    """How much of each resample's mean each value makes, (RESAMPLES, n)."""
+    drawn = np.random.default_rng(0).integers(0, n, (RESAMPLES, n))
+    cells = drawn + n * np.arange(RESAMPLES)[:, None]
+    return np.bincount(cells.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n) / n
 
 
 def paired_interval(before: Sequence[float], after: Sequence[float]) -> Interval:
@@ -72,8 +98,10 @@ def welch_interval(before: Sequence[float], after: Sequence[float]) -> Interval:
         return Interval(estimate, None, None, n, "single value")
     if np.std(before) == 0 and np.std(after) == 0:
         return Interval(estimate, estimate, estimate, n, "no spread")
-    found = stats.ttest_ind(after, before, equal_var=False).confidence_interval(CONFIDENCE)
-    return Interval(estimate, float(found.low), float(found.high), n, "Welch t")
+    one, two = (float(np.var(values, ddof=1)) / len(values) for values in (before, after))
+    freedom = (one + two) ** 2 / (one**2 / (len(before) - 1) + two**2 / (len(after) - 1))
+    half = t_quantile(freedom) * math.sqrt(one + two)
+    return Interval(estimate, estimate - half, estimate + half, n, "Welch t")
 
 
 def noise_floor(groups: Sequence[Sequence[float]]) -> float | None:
@@ -89,4 +117,4 @@ def noise_floor(groups: Sequence[Sequence[float]]) -> float | None:
     squares = sum(float(np.sum((group / np.mean(group) - 1) ** 2)) for group in usable)
     pooled = math.sqrt(squares / freedom)
     size = float(np.mean([len(group) for group in usable]))
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * pooled * math.sqrt(2 / size)
+    return t_quantile(freedom) * pooled * math.sqrt(2 / size)
