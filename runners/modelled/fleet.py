@@ -124,20 +124,19 @@ class Fleet:
 
     def _begin(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams) -> None:
         chosen = self._choose(self._router, self._entry, prompt_ids)
+        chosen.cut(self.clock.now())
         first = _prompt_alone(params) if self._decode else params
         if first is not params:
             self._passed[request_id] = _Passed(prompt_ids, params, chosen)
         chosen.engine.add(request_id, prompt_ids, first, keep_kv=first is not params)
 
     def _choose(self, router: Router, engines: Sequence[TimedEngine], prompt_ids: tuple[int, ...]) -> TimedEngine:
-        """The engine for a prompt, ready to be added to."""
-        now_s = self.clock.now()
-        if len(engines) > 1 and router.looks:
+        if len(engines) == 1:
+            return engines[0]
+        if router.looks:
             for engine in engines:
-                engine.catch_up(now_s)
-        chosen = router.choose(engines, prompt_ids) if len(engines) > 1 else engines[0]
-        chosen.cut(now_s)
-        return chosen
+                engine.catch_up(self.clock.now())
+        return router.choose(engines, prompt_ids)
 
     def _pass_on(self, ended: Ended) -> Ended:
         """What a client sees of it: a request that goes on elsewhere has not finished."""
@@ -161,20 +160,13 @@ class Fleet:
         assert token.timing is not None and self.links is not None
         timing = passed.prefilled = token.timing
         assert timing.scheduled_first_s is not None and timing.prefill_done_s is not None
-        receiver = self._choose_decode(passed)
+        receiver = self._choose(self._decode_router, self._decode, passed.prompt_ids)
+        receiver.num_promised_tokens += passed.params.max_tokens
         there_s = self.links.send(
             passed.prefill.number, receiver.number, len(passed.prompt_ids), timing.scheduled_first_s,
             timing.prefill_done_s,
         )  # fmt: skip
         self._do_at(there_s, partial(self._receive, token, passed, receiver))
-
-    def _choose_decode(self, passed: _Passed) -> TimedEngine:
-        if len(self._decode) > 1 and self._decode_router.looks:
-            for engine in self._decode:
-                engine.catch_up(self.clock.now())
-        receiver = self._decode_router.choose(self._decode, passed.prompt_ids)
-        receiver.num_promised_tokens += passed.params.max_tokens
-        return receiver
 
     def _receive(self, token: TokenOutput, passed: _Passed, receiver: TimedEngine) -> None:
         now_s = self.clock.now()
@@ -192,7 +184,6 @@ def one_engine(engine: Engine, clock: Clock, intake_s: float = 0.0) -> Fleet:
 
 
 def _without_prefix(router: RouterSpec) -> RouterSpec:
-    """All of a prompt's keys and values are sent, whatever the receiver has of them."""
     return router.model_copy(update={"policy": "least_loaded"}) if router.policy == "kv_aware" else router
 
 

@@ -18,8 +18,8 @@ from runners.runtime.engine import Engine
 from runners.runtime.outputs import StepOutput, TokenOutput
 from runners.runtime.steady import SteadyPlan
 
-LEAST_AHEAD_S, MOST_AHEAD_S = 0.25, 8.0
-"""How far steps are timed ahead: twice as far each time, until somebody cuts them."""
+LEAST_AHEAD_S, MOST_AHEAD_STEPS = 0.25, 1024
+"""How far steps are timed ahead: twice as far each time, up to about so many, until somebody cuts them."""
 
 
 class TimedEngine:
@@ -34,6 +34,7 @@ class TimedEngine:
         self.num_promised_tokens = 0
         self._coalesce = coalesce
         self._ahead_s = LEAST_AHEAD_S
+        self._blocked = False
         self._current: _OneStep | _AlikeSteps | None = None
 
     @property
@@ -50,18 +51,23 @@ class TimedEngine:
 
     def start(self, now_s: float, until_s: float) -> None:
         """Begin a step, if none is going on and there is work; or several alike that begin before `until_s`."""
-        if self._current is not None or not self.engine.has_work:
+        if self._current is not None or self._blocked or not self.engine.has_work:
             return
         plan = self.engine.plan_steady(min(until_s, now_s + self._ahead_s)) if self._coalesce else None
         if plan is not None:
             self._current = _AlikeSteps(self.engine, plan, self.sums)
         else:
-            output = self.engine.step()
-            assert output is not None, "an engine with work steps"
-            self._current = _OneStep(output)
-            executor = self.engine.executor
-            assert isinstance(executor, ModelledExecutor) and executor.last_step is not None
-            self.sums.add(executor.last_step.parts, output.step)
+            self._start_one()
+
+    def _start_one(self) -> None:
+        output = self.engine.step()
+        if output is None:  # All that waits does so for blocks that another engine is to get first.
+            self._blocked = True
+            return
+        self._current = _OneStep(output)
+        executor = self.engine.executor
+        assert isinstance(executor, ModelledExecutor) and executor.last_step is not None
+        self.sums.add(executor.last_step.parts, output.step)
 
     def catch_up(self, t_s: float) -> None:
         """Let the engine be as the step leaves it that goes on at `t_s`."""
@@ -69,7 +75,8 @@ class TimedEngine:
             self._current.take(t_s)
 
     def cut(self, t_s: float) -> None:
-        """Let nothing more be settled than the step that goes on at `t_s`."""
+        """Let nothing more be settled than the step that goes on at `t_s`: something is to be done with the engine."""
+        self._blocked = False
         if self._current is not None and self._current.cut(t_s):
             self._ahead_s = LEAST_AHEAD_S
 
@@ -79,8 +86,8 @@ class TimedEngine:
         if current is None or current.end_s > t_s:
             return None
         self._current = None
-        if isinstance(current, _AlikeSteps) and not current.was_cut:
-            self._ahead_s = min(2 * self._ahead_s, MOST_AHEAD_S)
+        if isinstance(current, _AlikeSteps) and not current.was_cut and current.num_steps < MOST_AHEAD_STEPS:
+            self._ahead_s *= 2
         return current.end(self.number)
 
     def look(self, t_s: float) -> Ended | None:
@@ -128,10 +135,14 @@ class _AlikeSteps:
         self.was_cut = False
         self._starts_s = [start_s for start_s, _, _ in plan.timed]
         self._ends_s = [start_s + duration_s for start_s, duration_s, _ in plan.timed]
-        self._taken: list[Step] = []
-        self._told = 0
+        self._untold: list[Step] = []
+        self._num_told = 0
         self._tokens: dict[str, int] = {}
         self._finished: tuple[TokenOutput, ...] = ()
+
+    @property
+    def num_steps(self) -> int:
+        return len(self._ends_s)
 
     @property
     def end_s(self) -> float:
@@ -167,14 +178,16 @@ class _AlikeSteps:
         for step, taken in zip(steps, output.steps, strict=True):
             assert isinstance(taken.detail, ModelledDetail) and taken.detail.parts is not None
             self._sums.add(taken.detail.parts, step)
-        self._taken.extend(steps)
+        self._untold.extend(steps)
         self._tokens = self._tokens or dict.fromkeys(output.tokens, 1)
         self._finished = output.finished
 
     def _tell(self, number: int, upto: int, finished: tuple[TokenOutput, ...] = ()) -> Ended | None:
-        first, self._told = self._told, max(upto, self._told)
-        if first == self._told:
+        first, count = self._num_told, upto - self._num_told
+        if count <= 0:
             return None
-        steps, ends_s = self._taken[first : self._told], self._ends_s[first : self._told]
+        steps, ends_s = self._untold[:count], self._ends_s[first:upto]
+        del self._untold[:count]
+        self._num_told = upto
         before_s = self._ends_s[first - 1] if first else None
         return Ended(number, steps, ends_s, self._tokens, finished, before_s)

@@ -161,7 +161,8 @@ class Engine:
         return timing_of(sequence, self.executor.now())
 
     def step(self) -> StepOutput | None:
-        """Schedule, execute and update once; None when there is no work.
+        """Schedule, execute and update once; None when there is no work, or all of it waits for blocks that finished
+        requests keep.
 
         The first call after the last work also checks the block accounting (raises BlockAccountingError).
         """
@@ -170,6 +171,8 @@ class Engine:
             return None
         self._checked_idle = False
         plan = self._scheduler.schedule()
+        if not plan.batch:
+            return None
         start_s = self.executor.now()
         result = self.executor.execute(tuple(plan.batch))
         return self._update(plan, result, start_s)

@@ -151,6 +151,7 @@ def test_a_prefill_engine_keeps_a_prompts_blocks_until_they_are_sent() -> None:
     run = played(pools(link=slow), {"prefill": 20}, **load)
     firsts = sorted(record.first_token_s or 0.0 for record in run.measured)
     assert firsts[1] < 0.5 < firsts[2] < 1.0 < firsts[4]
+    assert all(step.prefill_tokens + step.decode_tokens for step in run.steps)
     roomy = played(pools(link=slow), {"prefill": 80}, **load)
     assert max(record.first_token_s or 0.0 for record in roomy.measured) < 0.5
 
