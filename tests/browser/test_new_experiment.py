@@ -74,3 +74,17 @@ def test_what_was_typed_last_is_in_what_is_submitted(editor: Page, lab: WholeLab
     expect(editor.get_by_role("heading", name="Typed last")).to_be_visible()
     assert lab.rows("SELECT count(*) FROM experiments_experiment WHERE name = 'Typed last'") == [(1,)]
     lab.post(f"/experiments/{editor.url.rstrip('/').rsplit('/', 1)[1]}/cancel")
+
+
+def test_a_kind_of_disaggregation_brings_its_pools_and_what_was_unfolded_stays_so(editor: Page) -> None:
+    tiers, pools = editor.locator("#group-tiers"), editor.locator("#group-disaggregation")
+    expect(pools).not_to_have_attribute("open", "")
+    tiers.locator("summary").click()
+    pools.locator("summary").click()
+    pools.get_by_label("Kind").select_option("prefill_decode")
+    expect(pools.get_by_label("Prefill: chip", exact=True)).to_have_value("h100-sxm")
+    wait_for_text(editor, "kind: prefill_decode")
+    expect(tiers).to_have_attribute("open", "")
+    pools.get_by_label("Kind").select_option("none (default)")
+    expect(pools.get_by_label("Prefill: chip", exact=True)).to_have_count(0)
+    assert "disaggregate" not in editor.locator("#document").input_value()
