@@ -151,6 +151,7 @@ def _held(experiment_ids: set[int]) -> dict[Repeat, int]:
     return {
         (experiment, repeat, group_of(stored_chips(chip, placement))): node
         for experiment, repeat, chip, placement, node in rows
+        if placement  # a run whose spec can't be read ends by itself, and holds no other up
     }
 
 
