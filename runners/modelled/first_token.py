@@ -24,8 +24,9 @@ from runners.modelled.coefficients import Coefficient, Key, Peaks, keys_of, make
 from runners.modelled.replay import ClosedLoop, Replay, StepSeconds
 from runners.modelled.work import Counts, Splitter, price
 
-MAX_REPLAYED = 512
-"""Larger loops are replayed at this size: their first wave drains in proportion to its length."""
+MAX_REPLAYED, MAX_REPLAYED_TOKENS = 512, 16_000_000
+"""Larger loops, of requests or of prompt tokens in flight, are replayed at this size: their first wave drains in
+proportion to its length."""
 TOKENS_PER_STEP = 8192
 PREFILL_POOL_TOKENS_PER_STEP = 16_384
 SLOWNESSES = (0.5, 0.9, 1.6, 2.9, 5.2)
@@ -67,7 +68,8 @@ def replay_waves(case: Case, parameters: Mapping[Key, float], slow: float) -> Wa
     pool = layout.prefill or layout.decode
     in_flight = (load.concurrency or 1.0) * layout.decode.dp * layout.decode.replicas
     asked = max(round(in_flight / pool.replicas), 1)
-    concurrency = min(asked, MAX_REPLAYED)
+    input_tokens = int(load.input_tokens / JITTERED)
+    concurrency = min(asked, MAX_REPLAYED, max(MAX_REPLAYED_TOKENS // max(input_tokens, 1), 1))
     elsewhere = None
     if layout.prefill is not None:
         elsewhere = step_timer(case, case.splitter, parameters)(decode_counts(case.shape, load))
@@ -75,7 +77,7 @@ def replay_waves(case: Case, parameters: Mapping[Key, float], slow: float) -> Wa
     loop = ClosedLoop(
         concurrency=concurrency,
         num_requests=_rounds(concurrency) * concurrency,
-        input_tokens=int(load.input_tokens / JITTERED),
+        input_tokens=input_tokens,
         output_tokens=int(load.output_tokens / JITTERED),
         max_num_batched_tokens=max(budget * pool.dp, concurrency),
         max_num_seqs=concurrency,

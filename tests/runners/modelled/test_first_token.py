@@ -8,6 +8,7 @@ import math
 import pytest
 from published_rows import CLOSED
 
+from runners.modelled import first_token
 from runners.modelled.cases import Case, CaseReader
 from runners.modelled.facts import ChipTable
 from runners.modelled.first_token import (
@@ -78,3 +79,11 @@ def test_more_at_once_wait_longer_and_slower_prefills_too() -> None:
     assert few.first_s < many.first_s and few.rest_s <= many.rest_s
     slow = replay_waves(case(0, concurrency_or_batch=2), {}, 3.0)
     assert slow.first_s == pytest.approx(3 * few.first_s, rel=0.3)
+
+
+def test_a_loop_of_too_many_tokens_is_replayed_in_part_and_its_first_wave_scaled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(first_token, "MAX_REPLAYED_TOKENS", 10_000)
+    few, many = (replay_waves(case(0, concurrency_or_batch=n), {}, 1.0) for n in (8, 800))
+    assert many.first_s == pytest.approx(100 * few.first_s, rel=0.05)
