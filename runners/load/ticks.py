@@ -94,8 +94,15 @@ class TickCounter:
 
 
 def _percentiles(values: Array) -> tuple[float | None, float | None]:
-    """The 50th and the 95th."""
+    """The 50th and the 95th, linearly interpolated as numpy does by default, but both from one sorting."""
     if not values.size:
         return None, None
-    half, most = np.percentile(values, (50, 95)).tolist()
-    return half, most
+    ordered = np.sort(values)
+    return _at(ordered, 0.5), _at(ordered, 0.95)
+
+
+def _at(ordered: Array, share: float) -> float:
+    place = share * (ordered.size - 1)
+    below = int(place)
+    low, high = float(ordered[below]), float(ordered[min(below + 1, ordered.size - 1)])
+    return low + (high - low) * (place - below)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,3 +43,15 @@ def test_both_ways_give_the_same_tick(firsts_s: list[float], times_s: list[float
         assert trace.token_times_s == [first_s, *times_s] and trace.counted_tokens == 1 + len(times_s)
     together.single_tokens(times_s[0], times_s[1:], len(firsts_s))
     assert single.take(10.0) == together.take(10.0)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=60))
+def test_percentiles_are_those_of_numpy(firsts_s: list[float]) -> None:
+    counter = TickCounter()
+    for number, first_s in enumerate(firsts_s):
+        counter.tokens(trace_of(number, first_s), 1)
+    tick = counter.take(10.0)
+    assert tick["ttft_p50_s"] == pytest.approx(np.percentile(firsts_s, 50))
+    assert tick["ttft_p95_s"] == pytest.approx(np.percentile(firsts_s, 95))
+    assert tick["itl_p50_s"] is None and tick["itl_p95_s"] is None
