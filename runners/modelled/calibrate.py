@@ -24,10 +24,16 @@ from runners.modelled.floor import DataError, find_data_error
 from runners.modelled.model_shapes import ModelShapes
 from runners.modelled.residuals import OWN_FILE as RESIDUALS_FILE
 from runners.modelled.residuals import Residual, residuals_of, write_residuals
-from runners.modelled.rows import CannotPredict, ResultsFileError, Row, counts_as_accuracy, read_rows
+from runners.modelled.rows import CannotPredict, Row, counts_as_accuracy, read_rows
 
 FOLDS = 5
 RESIDUALS_NAME = RESIDUALS_FILE.name
+
+
+class NothingToFit(ValueError):
+    """No row has a figure that may be fitted; trying again would change nothing."""
+
+    retry = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +84,10 @@ def cross_validate(cases: Sequence[Case], waves: WavesByRow, folds: int = FOLDS)
 
 
 def calibrate(rows: Sequence[Row], reader: CaseReader, provenance: Mapping[str, Any]) -> Result:
-    """The fit on all rows, with the errors of its cross-validation."""
+    """The fit on all rows, with the errors of its cross-validation. Raises NothingToFit."""
     reading = read_cases(rows, reader)
+    if not reading.cases:
+        raise NothingToFit(f"results: none of {len(rows)} rows can be fitted; allowed: at least one that is no claim")
     full, waves = fit_cases(reading.cases)
     ratios = log_ratios(reading.cases, cross_validate(reading.cases, waves))
     residuals = residuals_of(reading.cases, ratios)
@@ -113,13 +121,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", default=None, help="JSON list of model shapes beside the project's own")
     parser.add_argument("--out", type=Path, default=OWN_FILE, help="coefficients; residuals are written beside them")
     options = parser.parse_args(arguments)
-    reader = CaseReader(ChipTable.load(options.chips), ModelShapes.load(options.models))
     try:
+        reader = CaseReader(ChipTable.load(options.chips), ModelShapes.load(options.models))
         rows = read_rows(options.results)
-    except ResultsFileError as error:
+        digest = hashlib.sha256(options.results.read_bytes()).hexdigest()
+        result = calibrate(rows, reader, {"results": options.results.name, "sha256": digest})
+    except (OSError, ValueError) as error:  # Each says what is wrong, and where.
         parser.error(str(error))
-    digest = hashlib.sha256(options.results.read_bytes()).hexdigest()
-    result = calibrate(rows, reader, {"results": options.results.name, "sha256": digest})
     reading = result.reading
     options.out.write_text(result.calibration.to_json() + "\n", encoding="utf-8")
     write_residuals(options.out.with_name(RESIDUALS_NAME), result.residuals)

@@ -106,6 +106,8 @@ class Timer:
 
 def fit_steps(cases: Sequence[Case]) -> dict[Key, float]:
     """Parameters, as logarithms of factors. Cases with a queue or a power in them are not for this."""
+    if not cases:
+        return {}
     problem = Problem.of(cases)
     timer = Timer(problem)
     scale = np.log(np.array([case.scale for case in cases]))

@@ -55,6 +55,20 @@ def test_a_calibration_is_stored_with_its_errors_and_read_again(tmp_path: Path, 
     assert "latency: vLLM" in capsys.readouterr().out
 
 
+def test_results_without_a_row_to_fit_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    results, out = tmp_path / "rows.json", tmp_path / "fit.json"
+    for rows in ([], [row(1, value=1.0, split="claim_only")]):
+        results.write_text(json.dumps(rows))
+        with pytest.raises(SystemExit):
+            calibrate.main(["--results", str(results), "--out", str(out)])
+        assert f"none of {len(rows)} rows can be fitted" in capsys.readouterr().err and not out.exists()
+
+
+def test_rows_of_one_family_are_fitted_and_held_against_the_priors_alone() -> None:
+    result = calibrate.calibrate(CHAT, READER, {})
+    assert len(result.residuals) == len(CHAT) and result.calibration.errors["latency: all engines"].n == len(CHAT)
+
+
 def test_rows_are_predicted_in_their_units_with_a_band_or_told_why_not(tmp_path: Path) -> None:
     rows, out = tmp_path / "rows.json", tmp_path / "out.json"
     unseen = [dict(item, value=None) for item in CHAT]
