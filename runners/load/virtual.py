@@ -102,6 +102,7 @@ class VirtualLoad:
             if event_s is None:
                 break
             self._pass_time(event_s)
+        assert not self._traces, f"nothing goes on, and {len(self._traces)} requests have not ended"
         if until_s is not None:
             self._pass_time(until_s)
 
