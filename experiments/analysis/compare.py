@@ -118,7 +118,7 @@ def compare_trials(trials: Sequence[TrialResult], baseline: Mapping[str, Any] | 
     The baseline is the first trial whose settings contain `baseline` (all of them: the first trial).
     """
     base = _baseline(trials, baseline or {})
-    floors = _noise_floors(trials)
+    floors = noise_floors(trials)
     differences = []
     if base is not None:
         for trial in trials:
@@ -175,7 +175,7 @@ def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
     }
 
 
-def _noise_floors(trials: Sequence[TrialResult]) -> dict[tuple[str, str], float]:
+def noise_floors(trials: Sequence[TrialResult]) -> dict[tuple[str, str], float]:
     """A/A spread by (node, metric), from the repeats of every setting that ran there."""
     nodes = {run.node for trial in trials for run in trial.valid_runs()}
     floors: dict[tuple[str, str], float] = {}
@@ -197,7 +197,7 @@ def _differences(
     base_nodes, trial_nodes = ({run.node for run in t.valid_runs()} for t in (base, trial))
     rows = []
     for metric in COMPARED:
-        interval = _interval(base, trial, metric)
+        interval = interval_between(base, trial, metric)
         if interval is None:
             continue
         reference = float(np.mean(base.values(metric)))
@@ -225,7 +225,7 @@ def _differences(
     return rows
 
 
-def _interval(base: TrialResult, trial: TrialResult, metric: str) -> Interval | None:
+def interval_between(base: TrialResult, trial: TrialResult, metric: str) -> Interval | None:
     """Paired over the repeats that both trials have valid on the same node; Welch's where there is none."""
     before, after = base.values(metric), trial.values(metric)
     if not before or not after:
@@ -233,11 +233,17 @@ def _interval(base: TrialResult, trial: TrialResult, metric: str) -> Interval | 
     if base.modelled or trial.modelled:
         one, two = (float(np.mean(before)), base.model_errors), (float(np.mean(after)), trial.model_errors)
         return model_difference(metric, one, two, min(len(before), len(after)))
+    left, right = paired_values(base, trial, metric)
+    return paired_interval(left, right) if left else welch_interval(before, after)
+
+
+def paired_values(base: TrialResult, trial: TrialResult, metric: str) -> tuple[list[float], list[float]]:
+    """Of the repeats that both trials have valid on the same node, in one experiment; empty where there is none."""
+    if base.experiment_id != trial.experiment_id:
+        return [], []
     left, right = (
         {(run.repeat, run.node): v for run in t.valid_runs() if (v := run.values.get(metric)) is not None}
         for t in (base, trial)
     )
-    shared = sorted(left.keys() & right.keys()) if base.experiment_id == trial.experiment_id else []
-    if not shared:
-        return welch_interval(before, after)
-    return paired_interval([left[pair] for pair in shared], [right[pair] for pair in shared])
+    shared = sorted(left.keys() & right.keys())
+    return [left[pair] for pair in shared], [right[pair] for pair in shared]
