@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import Count, Max
+from django.db.models import Count, Max, Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -71,7 +71,9 @@ def show_chip(request: HttpRequest, chip_id: str) -> HttpResponse:
     user, chip = person(request), _chip_or_404(chip_id, request.GET.get("version", ""))
     record = ChipRecord.model_validate(chip.record)
     drawn, refusal = _modelled_as(record)
-    used = readable_runs(user).filter(attempts__chip__chip_id=chip.chip_id)
+    # As the chip of its attempt, or as that of one of its pools.
+    ran_on = Q(attempts__chip__chip_id=chip.chip_id) | Q(spec__chips__has_key=chip.chip_id)
+    used = readable_runs(user).filter(ran_on)
     uses = used.values("experiment_id", "experiment__name").annotate(runs=Count("pk", distinct=True), last=Max("pk"))
     context = {
         "section": "chips",

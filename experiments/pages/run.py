@@ -66,7 +66,6 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         "attempts": attempts,
         "attempt": attempt,
         "modelled": modelled,
-        "calibration": _calibration(attempt),
         "speculative": _speculative(attempt),
         "engines": _engines(run, attempt),
         "live": live_figures(modelled=modelled),
@@ -151,6 +150,7 @@ def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
     return {
         "summary": summary,
         "system": system,
+        "calibration": _calibration(attempt),
         "phases": phase_figure(system.phases) if system and system.phases else None,
         "system_figures": [
             {"label": name_of(name), "about": about_of(name), **stored[name]}

@@ -13,7 +13,7 @@ from experiments.published_shapes import shape_rows
 from hardware.models import Node
 from runners import shapes
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 POOLS = [{"chip": "wse3", "count": 4}, {"chip": "any", "count": 8}]
 LINKS = [{"between": ["h100-sxm", "wse3"], "bytes_per_s": 5e10, "latency_s": 5e-6}]
 
@@ -77,3 +77,12 @@ def test_every_published_shape_has_its_row_the_smallest_first():
 def test_the_models_page_lists_them_and_says_that_their_weights_are_random(browser):
     page = text_of(browser.get("/models/"))
     assert "llama-3-8b" in page and "131 kB" in page and "random weights" in page
+
+
+def test_a_chips_page_names_experiments_that_used_it_in_a_pool(browser, finished):
+    run = finished.runs.first()
+    run.spec["chips"] = {"h100-sxm": {}, "wse3": {}}
+    run.save()
+    page = text_of(browser.get("/chips/wse3/"))
+    assert f'href="/experiments/{finished.pk}/"' in page and "1 run<" in page
+    assert "No experiment has used it yet" in text_of(browser.get("/chips/mi300x/"))

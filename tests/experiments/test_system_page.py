@@ -86,6 +86,7 @@ class TestPages:
         assert "bound by bandwidth, and the KV cache lacked room" in page
         assert "its requests spent 25.0 % of their time in it waiting" in page
         assert "assumed: the catalog’s prices" in page
+        assert '<span class="tag modelled">modelled, calibrated</span>' in page[page.index('id="system"') :]
         assert len(figure(response, "phases")["data"]) == 4
         assert page.index('id="system"') > page.index('id="results"')
 
