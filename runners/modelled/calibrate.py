@@ -125,8 +125,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         reader = CaseReader(ChipTable.load(options.chips), ModelShapes.load(options.models))
         rows = read_rows(options.results)
         digest = hashlib.sha256(options.results.read_bytes()).hexdigest()
+    except (OSError, ValueError) as error:  # Each names its file and what is wrong in it.
+        parser.error(str(error))
+    try:
         result = calibrate(rows, reader, {"results": options.results.name, "sha256": digest})
-    except (OSError, ValueError) as error:  # Each says what is wrong, and where.
+    except NothingToFit as error:
         parser.error(str(error))
     reading = result.reading
     options.out.write_text(result.calibration.to_json() + "\n", encoding="utf-8")

@@ -70,9 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         reader = CaseReader(ChipTable.load(options.chips), ModelShapes.load(options.models))
-        predictions = predict_rows(read_rows(options.rows), reader, Calibration.load(options.coefficients))
+        rows, calibration = read_rows(options.rows), Calibration.load(options.coefficients)
     except (OSError, ValueError) as error:  # Each names its file and what is wrong in it.
         parser.error(str(error))
+    predictions = predict_rows(rows, reader, calibration)
     options.json.write_text(json.dumps(predictions, indent=1) + "\n", encoding="utf-8")
     missing = sum(item["predicted"] is None for item in predictions)
     print(f"{len(predictions) - missing} of {len(predictions)} rows predicted")
