@@ -34,7 +34,10 @@ def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> 
         raise RunFailed(f"{names} can't be modelled: {error}", retry=False) from error
     system = build(plan, spec.engine)
     facts["model"] = model_facts(spec.model)
-    result = virtual.run(spec, system, journal.add_all)
+    try:
+        result = virtual.run(spec, system, journal.add_all)
+    except virtual.TooLong as error:
+        raise RunFailed(f"{names}: {error}", retry=False) from error
     facts.update(system_facts(plan, system))
     facts.update(records_facts(records))
     return Report(

@@ -33,6 +33,21 @@ from runners.spec import ClosedArrival, RunSpec
 
 StatusPhase = Literal["warming_up", "measuring", "draining", "done"]
 
+LONGEST_S = 604_800.0
+"""A week of virtual time: a sample is told of each quarter of a second, however little happens in it."""
+
+
+class TooLong(Exception):
+    """The load takes more virtual time than a run may have; trying again would change nothing."""
+
+    retry = False
+
+    def __init__(self, at_s: float, num_ended: int) -> None:
+        super().__init__(
+            f"after {num_ended:,} requests the next event comes at {at_s:.3g} s of virtual time; allowed: a run of at "
+            f"most {LONGEST_S:,.0f} s (fewer requests, a higher request_rate, or faster chips, links and tiers)"
+        )
+
 
 def run(
     spec: RunSpec,
@@ -44,7 +59,7 @@ def run(
 ) -> LoadResult:
     """Runs the whole load of `spec`; `sink` gets Status, Step, Sample and RequestRecord events in the order of their
     times. Without `prompts` all are random token ids of the drawn lengths, for a text workload too: a modelled
-    engine sees lengths and prefixes alone. The clock of `system` must stand at 0."""
+    engine sees lengths and prefixes alone. The clock of `system` must stand at 0. Raises TooLong."""
     if system.clock.now() != 0.0:
         raise ValueError(f"clock: stands at {system.clock.now()} s; allowed: 0, where the run's time begins")
     source = prompts or SyntheticPrompts(spec.seed, np.arange(int(spec.model.shape["vocab_size"])))
@@ -173,7 +188,9 @@ class VirtualLoad:
 
     def _pass_time(self, t_s: float) -> None:
         """Let the clock run to `t_s`, or nowhere when that is past: say what falls due on the way, and take what the
-        system did by then."""
+        system did by then. Raises TooLong."""
+        if t_s > LONGEST_S:
+            raise TooLong(t_s, self._num_sent - len(self._traces))
         if self._until_s is not None and t_s >= self._until_s:
             self._emit_ticks(self._until_s)
             if not self._draining:

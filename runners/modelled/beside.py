@@ -88,7 +88,7 @@ def predict_beside(asked: BesideRequest) -> Prediction:
         chip = chip_of(asked.ceilings, asked.facts)
         fit = _fit(chip, asked.earlier)
         seen = _simulate(asked, chip, fit)
-    except (LocalChipError, CostModelError, ShapeError) as error:
+    except (LocalChipError, CostModelError, ShapeError, virtual.TooLong) as error:
         raise NotPredictable(str(error)) from error
     if not seen.ttft_s:
         raise NotPredictable("no request of the run came to an answer in the model")

@@ -8,7 +8,8 @@ pipeline, groups of a dense model, replicas and pools may lie further apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import gcd, isqrt
 from typing import Literal, TypeVar
 
 from runners.chips import ChipRecord
@@ -17,6 +18,11 @@ from runners.modelled.parallel import Parallel
 from runners.modelled.shape import ModelShape
 from runners.modelled.step_model import CostModelError
 from runners.spec import Layout
+
+MOST_CHIPS = 100_000
+"""Of one engine: as many as a node can offer."""
+MOST_TOLD = 64
+"""Divisors in one refusal."""
 
 Made = TypeVar("Made")
 Has = Literal["all", "attention", "ffn"]
@@ -47,9 +53,8 @@ class Cutter:
 
     def _check_cuts(self, parallel: Parallel) -> None:
         if self.heads and self.heads % parallel.tp:
-            divisors = ", ".join(str(tp) for tp in range(1, self.heads + 1) if self.heads % tp == 0)
             raise TopologyError(f"{self.path}.tensor_parallel", f"{parallel.tp} chips can't share {self.heads} heads "
-                                "evenly", divisors)  # fmt: skip
+                                "evenly", _told(divisors(self.heads)))  # fmt: skip
         if parallel.pp > self.shape.layers:
             raise TopologyError(f"{self.path}.pipeline_parallel", f"{parallel.pp} stages are more than the model's "
                                 f"{self.shape.layers} layers", f"1 to {self.shape.layers}")  # fmt: skip
@@ -60,11 +65,10 @@ class Cutter:
         field = f"{self.path}.expert_parallel"
         if not self.experts:
             raise TopologyError(field, f"{parallel.ep} chips can't share experts, as there are none here", "1")
-        common = [ep for ep in range(1, parallel.group + 1) if parallel.group % ep == 0 and self.experts % ep == 0]
-        if parallel.ep not in common:
+        if parallel.group % parallel.ep or self.experts % parallel.ep:
             raise TopologyError(field, f"{self.experts} experts can't lie whole on {parallel.ep} of the "
                                 f"{parallel.group} chips (tensor x data parallel)",
-                                ", ".join(map(str, common)))  # fmt: skip
+                                _told(divisors(gcd(parallel.group, self.experts))))  # fmt: skip
 
     def _check_domain(self, parallel: Parallel) -> None:
         domain, speaking = self.chip.interconnect.domain_chips, self.speaking(parallel)
@@ -118,10 +122,13 @@ class Cutter:
 
     def _parallel(self, layout: Layout, tp: int) -> Parallel:
         dp, pp, ep = layout.data_parallel, layout.pipeline_parallel, layout.expert_parallel
+        if tp * dp * pp > MOST_CHIPS:
+            text = f"an engine of {tp * dp * pp:,} chips (tensor x data x pipeline)"
+            largest = max((tp, "tensor_parallel"), (dp, "data_parallel"), (pp, "pipeline_parallel"))[1]
+            raise TopologyError(f"{self.path}.{largest}", text, f"at most {MOST_CHIPS:,} chips")
         if tp * dp % ep:
-            allowed = ", ".join(str(one) for one in range(1, tp * dp + 1) if tp * dp % one == 0)
             text = f"{ep} is no divisor of the {tp * dp} chips (tensor x data parallel) that would share the experts"
-            raise TopologyError(f"{self.path}.expert_parallel", text, allowed)
+            raise TopologyError(f"{self.path}.expert_parallel", text, _told(divisors(tp * dp)))
         return Parallel(tp=tp, dp=dp, pp=pp, ep=ep)
 
     def _check_count(self, parallel: Parallel, count: int | None) -> None:
@@ -139,3 +146,14 @@ class Cutter:
             f"(now {layout.pipeline_parallel}), narrower engine.weights, or a chip with more memory"
         )
         return refusal
+
+
+def divisors(number: int) -> list[int]:
+    """Of a whole number from 1, in order."""
+    low = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    return low + [number // one for one in reversed(low) if one * one != number]
+
+
+def _told(sizes: Sequence[int]) -> str:
+    shown = ", ".join(map(str, sizes[:MOST_TOLD]))
+    return f"{shown}… (up to {sizes[-1]})" if len(sizes) > MOST_TOLD else shown

@@ -96,3 +96,11 @@ def test_what_no_system_can_do_ends_the_run_with_the_figure_and_no_retry(
     with pytest.raises(RunFailed, match="can't be modelled") as raised:
         execute(spec, tmp_path / "1-1.jsonl")
     assert named in str(raised.value) and not raised.value.retry
+
+
+def test_a_link_so_slow_that_the_run_would_never_end_ends_it_before_it_fills_the_disk(tmp_path: Path) -> None:
+    spec = make_spec({"tensor_parallel": 2, "link": {"bytes_per_s": 1e-9}}, "h100-sxm")
+    with pytest.raises(RunFailed, match="virtual time") as raised:
+        execute(spec, tmp_path / "1-1.jsonl")
+    assert not raised.value.retry
+    assert len(SpoolReader(tmp_path / "1-1.jsonl").read(1_000_000, 1 << 30)) < 20

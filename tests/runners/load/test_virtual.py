@@ -12,7 +12,7 @@ from runners import models
 from runners.chips import load_catalog
 from runners.events import AnyEvent, RequestRecord, Sample, Status, Step
 from runners.load.drive import LoadResult
-from runners.load.virtual import run
+from runners.load.virtual import LONGEST_S, TooLong, run
 from runners.modelled.executor import build_engine
 from runners.modelled.fleet import one_engine
 from runners.spec import CostSpec, EngineSpec, ModelRef, PlacementSpec, RunSpec, SloSpec, WorkloadSpec
@@ -189,3 +189,14 @@ def test_a_clock_that_does_not_stand_at_zero_is_refused() -> None:
     executor.clock.advance(1.0)
     with pytest.raises(ValueError, match=r"clock: stands at 1\.0 s; allowed: 0"):
         run(spec, one_engine(build_engine(executor, spec.engine), executor.clock), lambda events: None)
+
+
+def test_a_load_that_would_take_longer_than_a_run_may_is_refused_before_its_samples_are_told() -> None:
+    arrival = {"kind": "open", "request_rate": 1e-9}
+    spec = run_spec(arrival=arrival, num_requests=2, warmup={"num_requests": 0})
+    executor = make_executor(H100, spec.model.shape, spec.engine)
+    events: list[AnyEvent] = []
+    with pytest.raises(TooLong, match=f"at most {LONGEST_S:,.0f} s") as raised:
+        run(spec, one_engine(build_engine(executor, spec.engine), executor.clock), events.extend)
+    assert raised.value.retry is False
+    assert len(events) < 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from runners import shapes
 from runners.chips import load_catalog, one_chip, record_for_run
 from runners.modelled.capacity import USABLE_SHARE, DoesNotFit
-from runners.modelled.layouts import TopologyError
+from runners.modelled.layouts import Cutter, TopologyError, divisors
 from runners.modelled.links import TRANSFER_SHARE
+from runners.modelled.parallel import Parallel
 from runners.modelled.shape import ModelShape
 from runners.modelled.step_model import CostModelError
 from runners.modelled.topology import SystemPlan, plan_for, plan_system
@@ -107,6 +109,27 @@ def test_an_impossible_layout_is_refused_by_its_figure(
     assert error.field == f"placement.{field}"
     with pytest.raises(TopologyError, match=words):
         raise error
+
+
+@pytest.mark.parametrize(
+    ("layout", "field"),
+    [
+        ({"tensor_parallel": 100_000, "data_parallel": 99_991, "expert_parallel": 64}, "tensor_parallel"),
+        ({"tensor_parallel": 8, "data_parallel": 100_000, "expert_parallel": 7}, "data_parallel"),
+        ({"tensor_parallel": 32, "pipeline_parallel": 10_000}, "pipeline_parallel"),
+    ],
+)
+def test_an_engine_of_more_chips_than_any_node_can_offer_is_refused_at_once(layout: dict[str, Any], field: str) -> None:
+    error = refusal("h100-sxm", **layout)
+    assert (error.field, error.allowed) == (f"placement.{field}", "at most 100,000 chips")
+
+
+def test_divisors_of_large_numbers_are_found_at_once_and_a_refusal_tells_the_first() -> None:
+    assert divisors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36] and divisors(7) == [1, 7] and divisors(1) == [1]
+    assert len(divisors(10**12)) == 169
+    heads = replace(shape_of("llama-3-8b"), heads=9_979_200, kv_heads=1)
+    with pytest.raises(TopologyError, match=r"… \(up to 9979200\)"):
+        Cutter(CHIPS["h100-sxm"], heads, "placement", joined=True).check(Parallel(tp=13))
 
 
 def test_experts_may_lie_beyond_a_domain_over_a_link_that_somebody_states() -> None:

@@ -45,6 +45,16 @@ def test_a_new_pool_is_all_free() -> None:
     assert [pool.blocks_for(tokens) for tokens in (0, 1, 2, 3)] == [0, 1, 1, 2]
 
 
+def test_a_pool_takes_memory_for_the_blocks_that_were_handed_out_alone() -> None:
+    pool = BlockPool(10**12, BLOCK_SIZE)
+    table = pool.allocate(3)
+    assert table == (0, 1, 2)
+    pool.release(table[:1])
+    assert (pool.num_free, pool.num_held) == (10**12 - 2, 2)
+    assert [pool.allocate_one(), pool.allocate_one()] == [0, 3], "what was given back goes first"
+    pool.check_integrity([(0,), table[1:], (3,)])
+
+
 def test_allocating_more_than_there_is_gives_none_and_changes_nothing() -> None:
     pool = BlockPool(3, BLOCK_SIZE)
     cached = store(pool, (1, 2, 3, 4))
@@ -146,6 +156,7 @@ def test_a_block_that_no_table_names_is_a_leak() -> None:
 
 def test_a_free_block_listed_twice_is_noticed() -> None:
     pool = BlockPool(3, BLOCK_SIZE)
+    pool.release(pool.allocate(3) or ())
     pool._free[0] = pool._free[1]
     with pytest.raises(BlockAccountingError, match="3 free"):
         pool.check_accounting([])
