@@ -11,7 +11,10 @@ from runners.metrics import Metric, summarize
 from runners.spec import SloSpec
 from runners.system_figures import sum_over_engines, system_figures
 
-POOL = {"role": "serve", "engines": 1, "chips_per_engine": 2, "idle_w": 100.0}
+POOL = {
+    "role": "serve", "engines": 1, "chip": "a", "chips_per_engine": 2, "idle_w": 100.0, "bytes_per_s": 1e12,
+    "flops_per_s": 1e15,
+}  # fmt: skip
 ALONE = {"chips": 2, "pools": [POOL]}
 TWO_POOLS = {"chips": 6, "pools": [{**POOL, "role": "prefill"}, {**POOL, "role": "decode", "engines": 2}]}
 
