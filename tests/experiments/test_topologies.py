@@ -230,3 +230,15 @@ def test_a_run_without_a_price_of_its_own_costs_what_the_catalog_says(redis_url:
     assert per_token == pytest.approx(facts["usd_per_hour"] / 3600 / metrics["output_throughput"])
     assert metrics["energy_per_output_token"] > 0
     assert metrics["mean_power"] == pytest.approx(metrics["energy_per_output_token"] * metrics["output_throughput"])
+
+
+def test_a_run_that_an_earlier_version_has_queued_is_placed_and_claimed() -> None:
+    lab_node()
+    run = submit(team(), chip="h100-sxm").runs.get()
+    plain = {"replicas": 1, "tensor_parallel": 1, "pipeline_parallel": 1, "disaggregate": "none"}
+    earlier = {"engine": {"speculation": {"kind": "none"}}, "placement": {**plain, "router": {"policy": "round_robin"}}}
+    added = ("chip_counts", "chips", "links", "draft")
+    spec = {key: value for key, value in run.spec.items() if key not in added}
+    spec["engine"] = {key: spec["engine"][key] for key in ("weights", "kv_cache", "max_num_seqs")} | earlier["engine"]
+    Run.objects.filter(pk=run.pk).update(spec=spec | {"placement": earlier["placement"]})
+    assert claimed(run).placement.is_plain
