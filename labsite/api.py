@@ -11,6 +11,7 @@ from experiments.api import (
     account,
     audit,
     catalog,
+    check,
     chips,
     compare,
     experiments,
@@ -58,6 +59,7 @@ handle_errors(api)
 api.add_router("", experiments.router)
 api.add_router("", runs.router)
 api.add_router("", compare.router)
+api.add_router("", check.router)
 api.add_router("", exports.router)
 api.add_router("", webhooks.router)
 api.add_router("", catalog.router)

@@ -117,7 +117,7 @@ def compare_trials(trials: Sequence[TrialResult], baseline: Mapping[str, Any] | 
 
     The baseline is the first trial whose settings contain `baseline` (all of them: the first trial).
     """
-    base = _baseline(trials, baseline or {})
+    base = find_baseline(trials, baseline or {})
     floors = noise_floors(trials)
     differences = []
     if base is not None:
@@ -131,7 +131,8 @@ def compare_trials(trials: Sequence[TrialResult], baseline: Mapping[str, Any] | 
     }
 
 
-def _baseline(trials: Sequence[TrialResult], wanted: Mapping[str, Any]) -> TrialResult | None:
+def find_baseline(trials: Sequence[TrialResult], wanted: Mapping[str, Any]) -> TrialResult | None:
+    """The first trial whose settings contain `wanted`."""
     fitting = (t for t in trials if all(t.settings.get(path) == value for path, value in wanted.items()))
     return next(fitting, None)
 

@@ -87,4 +87,5 @@ def _power(noncentrality: float, freedom: int) -> float:
 def _measured_spreads(freedom: int) -> NDArray[np.float64]:
     """Equally likely values of a measured standard deviation whose true one is 1, (QUANTILES,)."""
     levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
-    return np.sqrt(2 * special.gammaincinv(freedom / 2, levels) / freedom)
+    spreads: NDArray[np.float64] = np.sqrt(2 * special.gammaincinv(freedom / 2, levels) / freedom)
+    return spreads

@@ -16,6 +16,7 @@ from typing import Annotated, cast
 import typer
 
 from runners.cli.change import cancel, delete, edit, pause, restore, resume
+from runners.cli.check import check
 from runners.cli.compare import compare
 from runners.cli.errors import FAULT, INTERRUPTED, CommandFailed, WrongUse
 from runners.cli.export import export
@@ -75,6 +76,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "runs": list_runs,
     "show": show_one,
     "compare": compare,
+    "check": check,
     "export": export,
     "cancel": cancel,
     "pause": pause,
