@@ -27,7 +27,7 @@ from runners.events import Report
 from runners.execution.errors import RunFailed
 from runners.execution.journal import Journal
 from runners.execution.measured import execute_measured
-from runners.execution.modelled import execute_modelled
+from runners.execution.modelled import collect_rarely, execute_modelled
 from runners.execution.peaks import read_peaks
 from runners.spec import RunSpec
 from runners.spool import SpoolFull, SpoolWriter
@@ -46,6 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         spec = read_spec(options.spec)
         if options.modelled:
             # No child and nothing to wait for: SIGTERM may end it where it stands.
+            collect_rarely()
             report = execute_modelled(spec, journal, facts)
         else:
             facts["peaks"] = read_peaks(options.ceilings, spec.engine)

@@ -27,6 +27,7 @@ from runners import shapes
 from runners.chips import load_catalog
 from runners.events import AnyEvent, Step
 from runners.execution.journal import Journal
+from runners.execution.modelled import collect_rarely
 from runners.load.virtual import run
 from runners.modelled.fleet_build import build
 from runners.modelled.step_model import DecodeSums
@@ -126,6 +127,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, help="so many short requests, for their memory")
     parser.add_argument("--profile", action="store_true", help="show where the time goes with steps taken together")
     options = parser.parse_args()
+    collect_rarely()
     if options.requests:
         print_memory(options.requests)
     else:
