@@ -141,11 +141,12 @@ UNTOLD = ("kind", "policy", "dist")
 def settings_label(settings: dict[str, Any]) -> str:
     """A trial's settings in a line, each path by as much of its end as tells it from the others: `weights int8 ·
     decode.chip wse3`."""
-    parts = [f"{_short(path, settings)} {setting_value(value)}" for path, value in settings.items()]
+    parts = [f"{short_path(path, settings)} {setting_value(value)}" for path, value in settings.items()]
     return " · ".join(parts) or "as written"
 
 
-def _short(path: str, paths: Collection[str]) -> str:
+def short_path(path: str, paths: Collection[str]) -> str:
+    """As much of a path's end as tells it from the others."""
     keys = path.split(".")
     for count in range(2 if keys[-1] in UNTOLD else 1, len(keys)):
         end = ".".join(keys[-count:])

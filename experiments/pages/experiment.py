@@ -136,6 +136,7 @@ def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]
         "any_modelled": any(trial["modelled"] for trial in by_id.values()),
         "against": against,
         "against_choices": choices,
+        "without_against": sum(bool(t["metrics"]) and against not in t["metrics"] for t in by_id.values()),
         "asked": asked,
         "tradeoff": tradeoff_figure(comparison["trials"], "interactivity", against, front, bands),
         "heat": heat_map(matrix, comparison["trials"], asked, bands),

@@ -20,6 +20,7 @@ from runners import display
 register = template.Library()
 register.filter("metric_name", display.name_of)
 register.filter("about_metric", display.about_of)
+register.filter("short_path", display.short_path)
 register.filter("setting_value", display.setting_value)
 register.filter("settings_label", display.settings_label)
 register.filter("model_label", display.model_label)

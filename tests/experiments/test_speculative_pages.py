@@ -33,3 +33,12 @@ def test_the_chart_shows_what_is_chosen_against_interactivity(browser, finished)
     assert '<th class="num">Output throughput per chip</th>' in text
     plain = figure(browser.get(f"{page}?against=%3Cb%3E"), "tradeoff")
     assert plain["layout"]["yaxis"]["title"]["text"].startswith("Output throughput,")
+
+
+def test_a_chart_says_how_many_trials_have_no_figure_for_it(browser, finished):
+    for run in finished.runs.filter(trial__index=0):
+        run.summary["metrics"].pop("output_throughput_per_chip")
+        run.save()
+    page = f"/experiments/{finished.pk}/"
+    assert "1 trial without a figure" in text_of(browser.get(f"{page}?against=output_throughput_per_chip"))
+    assert "without a figure" not in text_of(browser.get(page))
