@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from runners.events import Report, RequestRecord, Sample, Step
+from runners.events import Report, RequestRecord, Step
 from runners.roofline import Utilisation, measure_utilisation
 from runners.spec import RunSpec, SloSpec
 from runners.system_figures import SystemFigures, sum_over_engines, system_figures
@@ -82,7 +82,6 @@ _NEEDED = {p: samples_needed(p) for p in PERCENTILES}
 
 def summarize(
     requests: Sequence[RequestRecord],
-    samples: Sequence[Sample],
     steps: Sequence[Step],
     report: Report,
     spec: RunSpec,
@@ -100,7 +99,7 @@ def summarize(
         **_runtime_metrics(measured, inside, report, spec, system),
         **_power_metrics(measured, report, spec, system),
     }
-    reasons = find_reasons(requests, samples, inside, report, spec, attempt=attempt)
+    reasons = find_reasons(requests, inside, report, spec, attempt=attempt)
     return Summary(metrics, tuple(reasons), report.modelled, latencies)
 
 

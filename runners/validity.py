@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from runners.events import Report, RequestRecord, Sample, Step
+from runners.events import Report, RequestRecord, Step
 from runners.spec import RunSpec
 
 THRESHOLDS: dict[str, float] = {
@@ -44,7 +44,6 @@ class Reason:
 class Evidence:
     requests: Sequence[RequestRecord]
     measured: Sequence[RequestRecord]
-    samples: Sequence[Sample]
     steps: Sequence[Step]
     report: Report
     spec: RunSpec
@@ -53,7 +52,6 @@ class Evidence:
 
 def find_reasons(
     requests: Sequence[RequestRecord],
-    samples: Sequence[Sample],
     steps: Sequence[Step],
     report: Report,
     spec: RunSpec,
@@ -62,7 +60,7 @@ def find_reasons(
 ) -> list[Reason]:
     """Every reason that holds; an empty list means valid."""
     measured = [record for record in requests if record.phase == "measured"]
-    evidence = Evidence(requests, measured, samples, steps, report, spec, attempt)
+    evidence = Evidence(requests, measured, steps, report, spec, attempt)
     return [reason for check in CHECKS for reason in check(evidence)]
 
 

@@ -13,7 +13,7 @@ from experiments import examples
 from runners import shapes
 from runners.chips import load_catalog
 from runners.document import parse_text
-from runners.events import AnyEvent, Report, RequestRecord, Sample, Step
+from runners.events import AnyEvent, Report, RequestRecord, Step
 from runners.execution.journal import Journal
 from runners.execution.modelled import execute_modelled
 from runners.matrix import Cell, Plan, plan_experiment
@@ -93,7 +93,7 @@ def play(spec: RunSpec) -> Result:
     def of(kind: type) -> list[Any]:
         return [event for event in journal.events if isinstance(event, kind)]
 
-    return Result(spec, report, summarize(of(RequestRecord), of(Sample), of(Step), report, spec))
+    return Result(spec, report, summarize(of(RequestRecord), of(Step), report, spec))
 
 
 def measure(name: str, settings: Mapping[str, Setting], **workload: Any) -> Result:

@@ -54,7 +54,6 @@ def test_the_results_are_those_of_the_events_that_were_sent(redis_url: str) -> N
     assert isinstance(report, Report)
     expected = summarize(
         [event for event in sent if isinstance(event, events.RequestRecord)],
-        [event for event in sent if isinstance(event, events.Sample)],
         [event for event in sent if isinstance(event, events.Step)],
         report,
         RunSpec.model_validate(run.spec),

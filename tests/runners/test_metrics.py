@@ -111,7 +111,7 @@ def make_step(index: int, **changes: object) -> Step:
 
 
 def summary_of(requests: list[RequestRecord], steps: list[Step] | None = None, **changes: object):
-    return summarize(requests, [], steps or [], make_report(), make_spec(**changes))
+    return summarize(requests, steps or [], make_report(), make_spec(**changes))
 
 
 def test_latencies_are_what_their_definitions_say():
@@ -205,7 +205,7 @@ def test_mfu_and_mbu_are_counted_from_the_models_shape():
     moved = (body + head) * 2 + 2 * 2 * 4 * 2 * (12 + 1)
     report = make_report(facts={"peaks": {"flops_per_s": 1e9, "bytes_per_s": 1e6}})
     steps = [make_step(i) for i in range(4)]
-    found = summarize([make_request(i) for i in range(20)], [], steps, report, make_spec()).metrics
+    found = summarize([make_request(i) for i in range(20)], steps, report, make_spec()).metrics
     assert found["mfu"].value == pytest.approx(flops / (1e9 * 0.25))
     assert found["mbu"].value == pytest.approx(moved / (1e6 * 0.25))
     assert found["decode_compute_wait"].value == pytest.approx(1 - found["mbu"].value)

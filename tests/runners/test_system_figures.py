@@ -28,7 +28,7 @@ def metrics_of(steps: list[Any], system: dict[str, Any] | None = None, **changes
     """20 requests of 5 tokens in a window of 20 s."""
     facts = {"system": system or ALONE, "usd_per_hour": 7.2}
     report = make_report(facts=facts)
-    return summarize([make_request(i) for i in range(20)], [], steps, report, make_spec(**changes)).metrics
+    return summarize([make_request(i) for i in range(20)], steps, report, make_spec(**changes)).metrics
 
 
 def value(metric: Metric) -> float:
@@ -80,7 +80,7 @@ def test_energy_is_not_known_where_a_step_does_not_say_it() -> None:
 
 
 def test_a_measured_run_has_one_chip_and_says_nothing_of_links_and_energy() -> None:
-    found = summarize([make_request(i) for i in range(20)], [], [make_step(0)], make_report(), make_spec()).metrics
+    found = summarize([make_request(i) for i in range(20)], [make_step(0)], make_report(), make_spec()).metrics
     assert value(found["output_throughput_per_chip"]) == value(found["output_throughput"])
     assert [found[name].value for name in ("interconnect_tax", "mean_power", "output_tokens_per_usd")] == [None] * 3
 

@@ -14,7 +14,7 @@ FULL = [make_request(i, sent_s=i * 0.6, finished_s=(i + 1) * 0.6) for i in range
 
 
 def codes(requests: list[Any] = FULL, spec: Any = None, attempt: int = 1, **report: Any) -> set[str]:
-    found = find_reasons(requests, [], [], make_report(**report), spec or make_spec(), attempt=attempt)
+    found = find_reasons(requests, [], make_report(**report), spec or make_spec(), attempt=attempt)
     assert all(reason.message for reason in found)
     return {reason.code for reason in found}
 
@@ -106,5 +106,5 @@ def test_a_second_attempt_an_emulated_format_and_a_speculative_chip():
 
 def test_a_speculative_chip_anywhere_in_the_system_is_named():
     spec = make_spec(chip={}, chips={"a": {"speculative": False}, "b": {"speculative": True}})
-    (reason,) = find_reasons(FULL, [], [], make_report(), spec)
+    (reason,) = find_reasons(FULL, [], make_report(), spec)
     assert reason.code == "speculative_chip" and "the record of b stands in" in reason.message
