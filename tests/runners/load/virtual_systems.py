@@ -80,6 +80,10 @@ def play_plan(spec: RunSpec, plan: SystemPlan, coalesce: bool = True) -> Played:
     return Played(result, events, system_facts(plan, fleet), fleet)
 
 
+def with_few_blocks(plan: SystemPlan, spec: RunSpec, num_blocks: int) -> SystemPlan:
+    return replace(plan, pools=tuple(_with_blocks(pool, num_blocks, spec) for pool in plan.pools))
+
+
 def _with_blocks(pool: PoolPlan, num_blocks: int | None, spec: RunSpec) -> PoolPlan:
     if num_blocks is None:
         return pool
