@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from experiments.analysis.compare import TrialResult, find_baseline, noise_floors
+from experiments.analysis.compare import TrialResult, find_baseline, floor_by_history, noise_floors
 from experiments.analysis.regression import Outcome, Verdict, judge
 from experiments.comparison import results_of
 from experiments.errors import WrongState
@@ -116,7 +116,10 @@ def _finding(
     now = _on(trial, shared)
     before = _on(base, shared) if base else replace(trial, runs=())
     known = [floors[node, metric] for node in shared if (node, metric) in floors]
-    verdict = judge(metric, before, now, max(known, default=None), effect=effect)
+    # repeats of one day do not show what differs from day to day; the node's history does
+    of_history, _ = floor_by_history(before, now, metric)
+    floor = max([*known, *([] if of_history is None else [of_history])], default=None)
+    verdict = judge(metric, before, now, floor, effect=effect)
     if not shared:
         verdict = replace(verdict, why=_why_nothing(nodes, base))
     return Finding(trial.id, trial.settings, tuple(sorted(shared)), _ids(now), _ids(before), verdict)

@@ -13,6 +13,7 @@ import numpy as np
 
 from experiments.analysis.intervals import Interval, mean_interval, noise_floor, paired_interval, welch_interval
 from experiments.analysis.model_error import Errors, model_difference, model_interval
+from experiments.analysis.noise import NodeNoise
 
 # For each metric: its unit, and whether more is better (None: neither).
 COMPARED: dict[str, tuple[str, bool | None]] = {
@@ -64,7 +65,7 @@ COMPARED: dict[str, tuple[str, bool | None]] = {
 class RunResult:
     """One ended run: its figures by metric name, its validity, and where it ran; a modelled one's `model_errors` are
     those of its cost model's calibration, `speculative` the factors between which the truth may lie where its chip's
-    record holds stand-ins."""
+    record holds stand-ins. `noise` is what its node's history says of each metric's."""
 
     id: int
     repeat: int
@@ -76,6 +77,7 @@ class RunResult:
     values: Mapping[str, float | None]
     model_errors: Errors = field(default_factory=dict)
     speculative: tuple[float, float] | None = None
+    noise: Mapping[str, NodeNoise] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -195,15 +197,13 @@ def noise_floors(trials: Sequence[TrialResult]) -> dict[tuple[str, str], float]:
 def _differences(
     base: TrialResult, trial: TrialResult, floors: Mapping[tuple[str, str], float]
 ) -> list[dict[str, Any]]:
-    base_nodes, trial_nodes = ({run.node for run in t.valid_runs()} for t in (base, trial))
     rows = []
     for metric in COMPARED:
         interval = interval_between(base, trial, metric)
         if interval is None:
             continue
         reference = float(np.mean(base.values(metric)))
-        used = [floors[node, metric] for node in base_nodes | trial_nodes if (node, metric) in floors]
-        floor = max(used) if used else None
+        floor, source = _floor(base, trial, metric, floors)
         relative = interval.estimate / reference if reference else None
         above = floor is not None and relative is not None and abs(relative) > floor
         rows.append(
@@ -219,11 +219,30 @@ def _differences(
                 "n": interval.n,
                 "method": interval.method,
                 "noise_floor": floor,
+                "noise_source": source,
                 "mixes_modelled": base.modelled != trial.modelled,
                 "is_difference": interval.excludes_zero and above,
             }
         )
     return rows
+
+
+def _floor(
+    base: TrialResult, trial: TrialResult, metric: str, floors: Mapping[tuple[str, str], float]
+) -> tuple[float | None, str | None]:
+    """The noise floor, the widest of the nodes', and where it is from: their history where no repeats give one."""
+    nodes = {run.node for one in (base, trial) for run in one.valid_runs()}
+    used = [floors[node, metric] for node in nodes if (node, metric) in floors]
+    return (max(used), "the repeats compared") if used else floor_by_history(base, trial, metric)
+
+
+def floor_by_history(base: TrialResult, trial: TrialResult, metric: str) -> tuple[float | None, str | None]:
+    """The widest of the nodes' own floors for means of as few runs as these, and where it is from."""
+    repeats = min(len(base.values(metric)), len(trial.values(metric)))
+    across = base.experiment_id != trial.experiment_id
+    known = [run.noise[metric] for one in (base, trial) for run in one.valid_runs() if metric in run.noise]
+    found = [(floor, noise.told()) for noise in known if (floor := noise.floor(repeats, across=across)) is not None]
+    return max(found, default=(None, None))
 
 
 def interval_between(base: TrialResult, trial: TrialResult, metric: str) -> Interval | None:

@@ -380,6 +380,7 @@ class Difference(Schema):
     n: int
     method: str
     noise_floor: float | None
+    noise_source: str | None = Field(description="The repeats compared, or else the node's history with n and date.")
     mixes_modelled: bool
     is_difference: bool
 

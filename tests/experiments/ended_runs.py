@@ -18,7 +18,7 @@ BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def measured(rng: np.random.Generator, mean: float, repeats: int, spread: float = 0.01) -> list[float]:
-    return (mean * (1 + spread * rng.standard_normal(repeats))).tolist()
+    return [float(value) for value in mean * (1 + spread * rng.standard_normal(repeats))]
 
 
 def ended(
