@@ -30,15 +30,14 @@ from runners.load.trace import RequestTrace
 from runners.runtime.engine import RequestRejected
 from runners.runtime.outputs import RequestTiming
 from runners.spec import ClosedArrival, RunSpec
+from runners.spec.workload import LONGEST_S
 
 StatusPhase = Literal["warming_up", "measuring", "draining", "done"]
 
-LONGEST_S = 604_800.0
-"""A week of virtual time: a sample is told of each quarter of a second, however little happens in it."""
-
 
 class TooLong(Exception):
-    """The load takes more virtual time than a run may have; trying again would change nothing."""
+    """The load takes more virtual time than a run may have: a sample is told of each quarter of a second, however
+    little happens in it. Trying again would change nothing."""
 
     retry = False
 

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from runners.shapes.parameters import LATENT_ROPE_DIM, count_parameters
 
 Size = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+Layers = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 MAX_PARAMETERS = 1e14
 
 
@@ -52,7 +53,7 @@ class Shape(Part):
     those with attention, whose cache grows, null where all have it; its others keep a recurrent state, of
     `state_elements` per sequence in all of them together where that is known."""
 
-    layers: Size
+    layers: Layers
     hidden_size: Size
     heads: Size
     kv_heads: Size

@@ -26,6 +26,8 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_reada
 Tag = Annotated[str, Field(min_length=1, max_length=50), AfterValidator(_readable_name)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
 Text = Annotated[str, Field(max_length=2000), AfterValidator(_readable_text)]
+SLOWEST_BYTES_PER_S = 1e6
+"""Of a link or a tier: 1 MB/s, below which a figure is a slip of its unit."""
 Setting = str | int | float | bool | None
 
 

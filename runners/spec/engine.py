@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from runners.spec.base import Document, Slug
+from runners.spec.base import SLOWEST_BYTES_PER_S, Document, Slug
 
 Profile = Literal[
     "auto", "vllm", "sglang", "tensorrt-llm", "tensorrt-llm-mlperf", "llama.cpp", "neuronx", "built-in", "kog"
@@ -63,7 +63,7 @@ class TierSpec(Document):
     bringing blocks back, of one engine."""
 
     capacity_bytes: float = Field(gt=0, le=1e18)
-    bytes_per_s: float = Field(gt=0, le=1e16)
+    bytes_per_s: float = Field(ge=SLOWEST_BYTES_PER_S, le=1e16)
     latency_s: float = Field(default=0.0, ge=0, le=10)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from runners.spec.base import Document, Slug
+from runners.spec.base import SLOWEST_BYTES_PER_S, Document, Slug
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
 CountOrAuto = Literal["auto"] | Count
@@ -16,7 +16,7 @@ CountOrAuto = Literal["auto"] | Count
 class LinkSpec(Document):
     """One direction of a link, of one chip: null is what the node states for it, or else the chip's record."""
 
-    bytes_per_s: float | None = Field(default=None, gt=0, le=1e16)
+    bytes_per_s: float | None = Field(default=None, ge=SLOWEST_BYTES_PER_S, le=1e16)
     latency_s: float | None = Field(default=None, ge=0, le=10)
 
 

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from runners.spec.base import Document, Slug
 
 Size = Annotated[int, Field(ge=1, le=10_000_000)]
+Layers = Annotated[int, Field(ge=1, le=10_000)]
 SizeOrNone = Annotated[int, Field(ge=0, le=10_000_000)]
 NEEDED = ("layers", "hidden_size", "heads")
 
@@ -21,7 +22,7 @@ class ShapeSpec(Document):
     embedding and head. The fields are those of a registered model's shape."""
 
     like: Slug | None = None
-    layers: Size | None = None
+    layers: Layers | None = None
     hidden_size: Size | None = None
     heads: Size | None = None
     kv_heads: Size | None = None

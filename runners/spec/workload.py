@@ -11,6 +11,8 @@ from runners.spec.base import Document
 
 Tokens = Annotated[int, Field(ge=1, le=4_194_304)]
 MAX_OUTPUT_TOKENS = 131_072
+LONGEST_S = 604_800.0
+"""A week: what a load may take on the clock that it runs by, which on a modelled node costs nothing."""
 
 
 class FixedLen(Document):
@@ -124,6 +126,19 @@ class WorkloadSpec(Document):
                 "too_long", "an answer of {longest} tokens has more token times than a record keeps",
                 {"field": "output_len", "longest": self.output_len.longest,
                  "allowed": f"at most {MAX_OUTPUT_TOKENS} tokens"},
+            )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def arrivals_come_to_an_end(self) -> Self:
+        if not isinstance(self.arrival, OpenArrival):
+            return self
+        requests = max(self.num_requests or 0, self.warmup.num_requests)
+        if requests > self.arrival.request_rate * LONGEST_S:
+            raise PydanticCustomError(
+                "too_long", "{requests} requests at {rate} per second arrive over more than a week",
+                {"field": "arrival.request_rate", "requests": requests, "rate": self.arrival.request_rate,
+                 "allowed": f"at least {requests / LONGEST_S:.3g}, or fewer requests"},
             )  # fmt: skip
         return self
 

@@ -142,10 +142,11 @@ def test_a_shape_stands_for_a_model() -> None:
         ("model", "Not A Slug", "text that matches ^[a-z0-9][a-z0-9._-]{0,99}$"),
         ("model", 3, ["text", "a mapping"]),
         ("model.shape", "llama", "a mapping"),
+        ("model.shape.layers", 10_000_000, "at most 10000"),
         ("placement.replicas", 0, "at least 1"),
         ("placement.tensor_parallel", 0, ["auto", "at least 1"]),
         ("placement.tensor_parallel", "some", ["auto", "a whole number"]),
-        ("placement.link.bytes_per_s", 0, "above 0"),
+        ("placement.link.bytes_per_s", 0, "at least 1000000.0"),
         ("placement.disaggregate", "both", ["none", "prefill_decode", "attention_ffn"]),
         ("placement.disaggregate.stream", "token", ["layer", "whole"]),
         ("placement.router.policy", "random", ["round_robin", "least_loaded", "kv_aware"]),
@@ -178,7 +179,7 @@ def test_an_unknown_key_of_a_unions_member_is_told_with_that_members_keys() -> N
         ({"placement.disaggregate": {"prefill_decode": {}}}, "placement.disaggregate.prefill_decode", "kind"),
         ({"placement.disaggregate.prefill": {"chip": "a", "tp": 2}}, "placement.disaggregate.prefill.tp", "count"),
         (
-            {"engine.prefix_tiers.host": {"capacity_bytes": 1, "bytes_per_s": 1, "latency": 1}},
+            {"engine.prefix_tiers.host": {"capacity_bytes": 1, "bytes_per_s": 1e9, "latency": 1}},
             "engine.prefix_tiers.host.latency",
             "latency_s",
         ),
@@ -257,6 +258,8 @@ def test_the_key_that_says_which_kind_is_named_when_it_is_missing() -> None:
         ),
         ({"model": {"shape": {"layers": 2, "heads": 2}}}, "model.shape.hidden_size"),
         ({"workload.output_len": {"dist": "fixed", "tokens": 200_000}}, "workload.output_len"),
+        ({"workload.arrival": {"kind": "open", "request_rate": 1e-9}}, "workload.arrival.request_rate"),
+        ({"workload.arrival": {"kind": "open", "request_rate": 5e-324}}, "workload.arrival.request_rate"),
     ],
 )
 def test_an_impossible_combination_is_told(changes: dict[str, Any], field: str) -> None:

@@ -13,7 +13,7 @@ from runners.events import EVENT, Report, Step
 from runners.execution.errors import RunFailed
 from runners.execution.journal import Journal
 from runners.execution.modelled import execute_modelled
-from runners.spec import RunSpec
+from runners.spec import LinkSpec, RunSpec
 from runners.spool import SpoolReader, SpoolWriter
 
 CHIPS = {chip.chip_id: chip.model_dump(mode="json") for chip in load_catalog()}
@@ -99,7 +99,9 @@ def test_what_no_system_can_do_ends_the_run_with_the_figure_and_no_retry(
 
 
 def test_a_link_so_slow_that_the_run_would_never_end_ends_it_before_it_fills_the_disk(tmp_path: Path) -> None:
-    spec = make_spec({"tensor_parallel": 2, "link": {"bytes_per_s": 1e-9}}, "h100-sxm")
+    spec = make_spec({"tensor_parallel": 2}, "h100-sxm")
+    link = LinkSpec.model_construct(bytes_per_s=1e-9, latency_s=None)  # of a lab that still took such
+    spec = spec.model_copy(update={"placement": spec.placement.model_copy(update={"link": link})})
     with pytest.raises(RunFailed, match="virtual time") as raised:
         execute(spec, tmp_path / "1-1.jsonl")
     assert not raised.value.retry
