@@ -146,7 +146,7 @@ def test_a_shape_stands_for_a_model() -> None:
         ("placement.replicas", 0, "at least 1"),
         ("placement.tensor_parallel", 0, ["auto", "at least 1"]),
         ("placement.tensor_parallel", "some", ["auto", "a whole number"]),
-        ("placement.link.bytes_per_s", 0, "at least 1000000.0"),
+        ("placement.link.bytes_per_s", 0, "at least 1e+06"),
         ("placement.disaggregate", "both", ["none", "prefill_decode", "attention_ffn"]),
         ("placement.disaggregate.stream", "token", ["layer", "whole"]),
         ("placement.router.policy", "random", ["round_robin", "least_loaded", "kv_aware"]),
