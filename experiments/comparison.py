@@ -9,6 +9,7 @@ from typing import Any
 from experiments.analysis.compare import RunResult, TrialResult, compare_trials, flatten_metrics
 from experiments.analysis.model_error import Errors
 from experiments.models import RUN_ENDED, Attempt, Experiment, Run, Trial
+from experiments.node_noise import Noise, noise_of
 from experiments.selectors import RunOnNode, TrialWithRuns, readable_experiments, runs_on_nodes, trials_with_runs
 from labsite.accounts.models import User
 
@@ -40,12 +41,13 @@ def distributions_of(run_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
 def results_of(entries: Iterable[TrialWithRuns]) -> list[TrialResult]:
     found = list(entries)
     told = _told(one for entry in found for one in entry.runs)
+    noise = noise_of({one.attempt.node_id for entry in found for one in entry.runs if one.attempt and not one.modelled})
     return [
         TrialResult(
             entry.trial.id,
             entry.trial.experiment_id,
             entry.trial.settings,
-            tuple(_run_result(one, told) for one in entry.runs if one.run.state in RUN_ENDED),
+            tuple(_run_result(one, told, noise) for one in entry.runs if one.run.state in RUN_ENDED),
         )
         for entry in found
     ]
@@ -79,7 +81,7 @@ def _factors(band: Any) -> tuple[float, float] | None:
     return (low, high) if 0 < low <= high else None
 
 
-def _run_result(entry: RunOnNode, told: Mapping[int, _Told]) -> RunResult:
+def _run_result(entry: RunOnNode, told: Mapping[int, _Told], noise: Mapping[int, Noise]) -> RunResult:
     run = entry.run
     values = flatten_metrics(run.summary or {})
     tokens = values.get("output_tokens")
@@ -95,4 +97,5 @@ def _run_result(entry: RunOnNode, told: Mapping[int, _Told]) -> RunResult:
         values=values,
         model_errors=of_attempt.errors,
         speculative=of_attempt.speculative,
+        noise=noise.get(entry.attempt.node_id, {}) if entry.attempt is not None else {},
     )

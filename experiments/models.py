@@ -229,6 +229,18 @@ class Attempt(models.Model):
         return f"attempt {self.number} of run {self.run_id}"
 
 
+class NoiseHistory(models.Model):
+    """What a measured node's own repeats of equal settings say of its noise: experiments.analysis.noise.NodeNoise as a
+    mapping, by metric. Computed again whenever a run of the node ends."""
+
+    node = models.OneToOneField("hardware.Node", on_delete=models.CASCADE, related_name="noise_history")
+    metrics = models.JSONField(default=dict)
+    computed_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"noise of {self.node_id}"
+
+
 class Record(models.Model):
     """A stored event. Migration 0001's SQL makes the tables: PARTITION BY HASH (run_id), 16 partitions each,
     primary key (run_id, attempt, seq). Django maps them by a composite primary key and never creates them."""

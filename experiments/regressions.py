@@ -8,13 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from experiments.analysis.compare import TrialResult, find_baseline, floor_by_history, noise_floors
+from django.db.models import Min
+
+from experiments.analysis.compare import RunResult, TrialResult, find_baseline, floor_by_history, noise_floors
 from experiments.analysis.regression import Outcome, Verdict, judge
 from experiments.comparison import results_of
 from experiments.errors import WrongState
 from experiments.models import RUN_ENDED, Experiment, Run
+from experiments.node_noise import measure_history
 from experiments.selectors import TrialWithRuns, readable_experiments, runs_on_nodes, trials_with_runs
 from experiments.settings_key import settings_key
+from hardware.models import Node
 from labsite.accounts.models import User
 
 # How many earlier runs of a node are looked through for those of the same settings.
@@ -89,6 +93,18 @@ def _ended(experiment: Experiment) -> list[TrialResult]:
     return results_of(trials_with_runs(experiment.pk))
 
 
+def _with_earlier_noise(experiment: Experiment, trials: Sequence[TrialResult]) -> list[TrialResult]:
+    """The node's noise as it was before this experiment: a change in its runs must not raise the floor that they are
+    held to."""
+    began = Run.objects.filter(experiment=experiment).aggregate(Min("started_at"))["started_at__min"]
+    slugs = {run.node for trial in trials for run in trial.valid_runs() if not run.modelled}
+    noise = {node.slug: measure_history(node.pk, before=began) for node in Node.objects.filter(slug__in=slugs)}
+    return [
+        replace(trial, runs=tuple(replace(run, noise=noise.get(run.node, {})) for run in trial.runs))
+        for trial in trials
+    ]
+
+
 def _check(
     experiment: Experiment,
     baseline: str,
@@ -97,7 +113,7 @@ def _check(
     metrics: Sequence[str],
     effect: float,
 ) -> Check:
-    pairs = [(trial, base_of(trial)) for trial in trials]
+    pairs = [(trial, base_of(trial)) for trial in _with_earlier_noise(experiment, trials)]
     floors = noise_floors([*trials, *{base.id: base for _, base in pairs if base is not None}.values()])
     findings = [_finding(trial, base, metric, floors, effect) for trial, base in pairs for metric in metrics]
     return Check(experiment.pk, baseline, findings)
@@ -117,7 +133,7 @@ def _finding(
     before = _on(base, shared) if base else replace(trial, runs=())
     known = [floors[node, metric] for node in shared if (node, metric) in floors]
     # repeats of one day do not show what differs from day to day; the node's history does
-    of_history, _ = floor_by_history(before, now, metric)
+    of_history, _ = floor_by_history(replace(before, runs=_silent(before)), now, metric)
     floor = max([*known, *([] if of_history is None else [of_history])], default=None)
     verdict = judge(metric, before, now, floor, effect=effect)
     if not shared:
@@ -136,6 +152,11 @@ def _why_nothing(nodes: set[str], base: TrialResult | None) -> str:
 
 def _on(trial: TrialResult, nodes: set[str]) -> TrialResult:
     return replace(trial, runs=tuple(run for run in trial.valid_runs() if run.node in nodes))
+
+
+def _silent(trial: TrialResult) -> tuple[RunResult, ...]:
+    """Its runs without the kept noise, into which this experiment's runs have entered."""
+    return tuple(replace(run, noise={}) for run in trial.runs)
 
 
 def _ids(trial: TrialResult) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from django.db.models import Q
@@ -14,7 +15,8 @@ from experiments import selectors
 from experiments.api.auth import person
 from experiments.api.listing import Text, given
 from experiments.api.paging import Page, PageQuery, read_page
-from experiments.api.schemas import READ_ERRORS, LinkOut, NodeOut, NodePage, PoolOut
+from experiments.api.schemas import READ_ERRORS, LinkOut, NodeOut, NodePage, NoiseOut, PoolOut
+from experiments.node_noise import noise_of
 from hardware.models import Node, NodeKind, NodeState
 from hardware.selectors import nodes_visible_to, offers_chip
 from labsite.accounts.models import User
@@ -74,6 +76,7 @@ def pools_of(node: Node) -> list[PoolOut]:
 def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:
     found = list(nodes)
     runs = selectors.current_runs([node.pk for node in found], user)
+    noise = noise_of([node.pk for node in found])
     return [
         NodeOut(
             slug=node.slug,
@@ -93,6 +96,7 @@ def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:
             ceilings=node.ceilings,
             models=node.models_held,
             agent_version=node.agent_version,
+            noise={name: NoiseOut(**asdict(one)) for name, one in noise.get(node.pk, {}).items()},
             fault=node.fault,
         )
         for node in found

@@ -200,6 +200,20 @@ class LinkOut(Schema):
     latency_s: float
 
 
+class NoiseOut(Schema):
+    """One metric's on one node, from valid runs of equal settings there; shares of the setting's mean."""
+
+    within: float | None = Field(description="Standard deviation of a run within an experiment.")
+    within_freedom: int
+    between: float | None = Field(description="That of experiments' means beyond it; null below 3 degrees of freedom.")
+    between_freedom: int
+    runs: int
+    settings: int
+    experiments: int
+    oldest: datetime
+    newest: datetime
+
+
 class NodeOut(Schema):
     slug: str
     name: str
@@ -218,6 +232,7 @@ class NodeOut(Schema):
     ceilings: dict[str, Any]
     models: list[Any]
     agent_version: str
+    noise: dict[str, NoiseOut] = Field(description="By metric; empty on a modelled node, and before any repeats.")
     fault: str = Field(description="Why it takes no work though its agent may run; empty where nothing is wrong.")
 
 

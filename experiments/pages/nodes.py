@@ -15,6 +15,7 @@ from experiments.api.catalog import NodeQuery, find_nodes
 from experiments.api.paging import Page, PageQuery, read_page
 from experiments.models import Attempt
 from experiments.node_facts import ceilings_of, facts_of
+from experiments.node_noise import noise_rows
 from experiments.node_pools import links_of, pools_of, pools_told
 from experiments.pages.access import person
 from experiments.pages.listing import ask, list_context, take
@@ -67,6 +68,7 @@ def show_node(request: HttpRequest, slug: str) -> HttpResponse:
         "labels": {key: value for key, value in node.all_labels().items() if value},
         "facts": facts_of(node.facts),
         "ceilings": ceilings_of(node.ceilings),
+        "noise": noise_rows(node.pk),
         "pools": pools_of(node),
         "links": links_of(node),
         "attempts": page.items,

@@ -1,4 +1,5 @@
-"""What follows when an attempt or a run has ended, after the commit: results, the experiment's end, the next run.
+"""What follows when an attempt or a run has ended, after the commit: results, the experiment's end, the next run, the
+node's noise.
 
 Each part stands for itself and may be called again; what a crash leaves undone, the reaper does.
 """
@@ -12,6 +13,7 @@ from django.utils import timezone
 
 from experiments.models import EXPERIMENT_OPEN, RUN_ENDED, Experiment, ExperimentState, Run, RunState
 from experiments.results import store_results
+from experiments.services.noise import refresh_noise
 from experiments.services.placing import place_runs
 from experiments.services.webhook_events import tell_experiment_ended, tell_run
 
@@ -24,6 +26,7 @@ def follow_up(run_id: int, experiment_id: int) -> None:
     if Run.objects.filter(pk=run_id, final_attempt__report__isnull=False).exists():
         keep_results(run_id)
     settle_experiment(experiment_id)
+    refresh_noise(run_id)
 
 
 def keep_results(run_id: int) -> None:
