@@ -47,6 +47,7 @@ def measure_history(node_id: int, *, before: dt.datetime | None = None) -> dict[
             flatten_metrics(summary or {}),
         )
         for spec, experiment_id, ended_at, summary in rows.iterator(chunk_size=50)
+        if ended_at is not None
     ]
     return measure_noise(history, COMPARED)
 

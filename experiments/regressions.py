@@ -22,7 +22,7 @@ from hardware.models import Node
 from labsite.accounts.models import User
 
 # How many earlier runs of a node are looked through for those of the same settings.
-LOOKED_THROUGH = 1000
+LOOKED_THROUGH = 500
 MOST_LAST = 100
 
 
