@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from hardware.errors import HardwareError
+from hardware.json_input import TypedJSON
 from hardware.labels import check_labels
 from hardware.models import Chip, Node, NodeKind
 from hardware.pools import LINK, POOL, UNSTATED, check_links, check_pools, offers_of
@@ -27,6 +28,7 @@ class NodeForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Node
         fields = ("name", "project", "kind", "chip", "pools", "links", "labels", "usd_per_hour")
+        field_classes = {"pools": TypedJSON, "links": TypedJSON, "labels": TypedJSON}
         help_texts = {
             "project": "A node without a project serves every project.",
             "chip": "What a modelled node models. A measured one detects its own; name it to be chosen by chip.",
@@ -97,7 +99,8 @@ class NodeForm(forms.ModelForm):  # type: ignore[type-arg]
                     self.add_error(name, "a measured node has the chip that is in it, and offers no other")
         elif pools is not None and (chip or pools) and "links" in cleaned:
             try:
-                cleaned["links"] = check_links(links, offers_of(chip.chip_id if chip else "", pools))
+                known = set(current_chips().values_list("chip_id", flat=True))
+                cleaned["links"] = check_links(links, offers_of(chip.chip_id if chip else "", pools), known)
             except HardwareError as error:
                 self.add_error("links", _told(error))
 

@@ -60,15 +60,16 @@ def check_pools(pools: Any, known: Collection[str]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def check_links(links: Any, offers: Offers) -> list[dict[str, Any]]:
-    """The links, if they join chips that the node offers. Raises HardwareError with the first fault."""
+def check_links(links: Any, offers: Offers, known: Collection[str]) -> list[dict[str, Any]]:
+    """The links, if they join chips of the catalog (`known`) that the node offers. Raises HardwareError with the first
+    fault."""
     if not isinstance(links, list) or len(links) > MAX_LINKS:
         raise HardwareError("links", "not a list of links", f"at most {MAX_LINKS} such as {LINK}")
     found: dict[frozenset[str], dict[str, Any]] = {}
     for place, link in enumerate(links):
         where = f"links.{place}"
         _check_keys(link, where, {"between", "bytes_per_s", "latency_s"}, LINK, optional={"latency_s"})
-        between = _check_ends(link["between"], f"{where}.between", offers)
+        between = _check_ends(link["between"], f"{where}.between", offers, known)
         if frozenset(between) in found:
             message = f"{' and '.join(between)} are linked already"
             raise HardwareError(f"{where}.between", message, "one link for a pair")
@@ -90,12 +91,13 @@ def _check_keys(value: Any, where: str, keys: set[str], example: str, optional: 
         raise HardwareError(f"{where}.{key}", "this key is required", example)
 
 
-def _check_ends(between: Any, where: str, offers: Offers) -> list[str]:
+def _check_ends(between: Any, where: str, offers: Offers, known: Collection[str]) -> list[str]:
     if not isinstance(between, list) or len(between) != 2 or not all(isinstance(end, str) for end in between):
         raise HardwareError(where, f"{between!r:.60} are not two chips", "two chip ids, which may be the same")
     for end in between:
-        if not count_offered(offers, end) or end == ANY_CHIP:
-            raise HardwareError(where, f"the node offers no {end!r}", sorted(offers.keys() - {ANY_CHIP}) or POOL)
+        if end not in known or not count_offered(offers, end):
+            allowed = sorted(known if ANY_CHIP in offers else offers.keys())
+            raise HardwareError(where, f"the node offers no {end!r:.60}", allowed or POOL)
     return between
 
 

@@ -61,7 +61,7 @@ def register_node(
         project=project,
         chip=chip,
         pools=checked,
-        links=check_links(links or [], offers_of(chip.chip_id if chip else "", checked)),
+        links=check_links(links or [], offers_of(chip.chip_id if chip else "", checked), _chip_ids()) if links else [],
         labels=check_labels(labels or {}),
         usd_per_hour=usd_per_hour,
     )

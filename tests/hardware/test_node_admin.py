@@ -137,6 +137,14 @@ def test_a_link_to_a_chip_that_the_node_does_not_offer_is_refused(root: Client) 
     assert not Node.objects.exists()
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '[{"between": ["c", "c"], "bytes_per_s": 1' + "0" * 5000 + "}]"])
+@pytest.mark.parametrize("field", ["pools", "links", "labels"])
+def test_json_too_deep_or_too_long_to_be_read_is_refused_at_its_field(root: Client, field: str, text: str) -> None:
+    (own,) = _chips("c")
+    assert "Enter a valid JSON." in register(root, kind="modelled", chip=own.pk, **{field: text})
+    assert not Node.objects.exists()
+
+
 def test_a_link_in_other_units_is_refused_with_the_unit(root: Client) -> None:
     own, _ = _chips("c", "d")
     page = register(root, kind="modelled", chip=own.pk, links='[{"between": ["c", "c"], "bytes_per_s": 900}]')

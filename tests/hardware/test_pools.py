@@ -34,8 +34,8 @@ def test_pools_and_links_that_are_right_are_kept_as_they_are() -> None:
     pools = [{"chip": "a", "count": 8}, {"chip": "any", "count": 2}]
     links = [{"between": ["a", "b"], "bytes_per_s": 50e9, "latency_s": 5e-6}]
     assert check_pools(pools, KNOWN) == pools
-    assert check_links(links, OFFERS) == links
-    assert check_links([{"between": ["a", "a"], "bytes_per_s": 50_000_000_000}], OFFERS)[0]["latency_s"] == 0.0
+    assert check_links(links, OFFERS, KNOWN) == links
+    assert check_links([{"between": ["a", "a"], "bytes_per_s": 50_000_000_000}], OFFERS, KNOWN)[0]["latency_s"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_wrong_pool_is_told_by_its_key_with_what_is_allowed(pools: Any, field:
 )
 def test_a_wrong_link_is_told_by_its_key_with_what_is_allowed(link: Any, field: str) -> None:
     with pytest.raises(HardwareError) as caught:
-        check_links([link], OFFERS)
+        check_links([link], OFFERS, KNOWN)
     assert caught.value.field == field
     assert caught.value.allowed
 
@@ -91,8 +91,14 @@ def test_a_wrong_link_is_told_by_its_key_with_what_is_allowed(link: Any, field: 
 def test_a_pair_has_one_link_whichever_way_round() -> None:
     links = [{"between": ["a", "b"], "bytes_per_s": 1e9}, {"between": ["b", "a"], "bytes_per_s": 2e9}]
     with pytest.raises(HardwareError, match="linked already"):
-        check_links(links, OFFERS)
+        check_links(links, OFFERS, KNOWN)
 
 
 def test_a_link_may_end_at_a_chip_of_the_pool_of_any_chip() -> None:
-    assert check_links([{"between": ["a", "z"], "bytes_per_s": 1e9}], {"a": 1, "any": 4})
+    assert check_links([{"between": ["a", "z"], "bytes_per_s": 1e9}], {"a": 1, "any": 4}, {"a", "z"})
+
+
+def test_the_pool_of_any_chip_has_none_that_the_catalog_lacks() -> None:
+    with pytest.raises(HardwareError, match="the node offers no 'y'") as caught:
+        check_links([{"between": ["a", "y"], "bytes_per_s": 1e9}], {"a": 1, "any": 4}, {"a", "z"})
+    assert caught.value.allowed == ["a", "z"]
