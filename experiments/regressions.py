@@ -89,7 +89,7 @@ def _ended(experiment: Experiment) -> list[TrialResult]:
     runs = Run.objects.filter(experiment=experiment)
     left = runs.exclude(state__in=RUN_ENDED).count() + runs.filter(state="succeeded", valid=None).count()
     if left:
-        raise WrongState(f"experiment {experiment.pk} has {left} runs without results yet: check it when they have")
+        raise WrongState(f"experiment {experiment.pk} still has runs without results ({left}): check it when they have")
     return results_of(trials_with_runs(experiment.pk))
 
 

@@ -58,9 +58,13 @@ class NodeNoise:
     def told(self) -> str:
         """Where the floor is from, for a person."""
         return (
-            f"the node's history: {self.runs} runs of {self.settings} settings in {self.experiments} experiments,"
-            f" the latest on {self.newest[:10]}"
+            f"the node's history: {self.runs} runs of {_counted(self.settings, 'setting')} in"
+            f" {_counted(self.experiments, 'experiment')}, the latest on {self.newest[:10]}"
         )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def measure_noise(history: Iterable[HistoricRun], metrics: Iterable[str]) -> dict[str, NodeNoise]:

@@ -98,6 +98,8 @@ def _found(user: User, experiment: Experiment, baseline: str | None, metrics: li
         if not 2 <= number <= MOST_LAST:
             raise BadParameter("baseline", f"{number} runs are no baseline", f"last:2 to last:{MOST_LAST}")
         return check_against_last(user, experiment, number, metrics, effect)
+    if int(baseline) == experiment.pk:
+        raise BadParameter("baseline", "no experiment is its own", "another's id, last:N, or none: its baseline trial")
     return check_against(experiment, selectors.get_experiment(user, int(baseline)), metrics, effect)
 
 

@@ -32,7 +32,7 @@ def ended(
     **changes: Any,
 ) -> Experiment:
     """An experiment of valid runs with those figures, by trial and repeat, that ran on that day."""
-    matrix = {"engine.max_num_seqs": [2**i for i in range(len(figures))]} if len(figures) > 1 else {}
+    matrix = {"engine.max_num_seqs": list(range(1, len(figures) + 1))} if len(figures) > 1 else {}
     experiment = submit(project, user, **{"repeats": len(figures[0]), "matrix": matrix, **changes})
     begin = BEGIN + dt.timedelta(days=day)
     for run in experiment.runs.select_related("trial").order_by("position"):

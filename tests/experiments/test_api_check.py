@@ -58,6 +58,26 @@ def test_a_planted_change_against_an_earlier_experiment(
     assert finding["baseline_runs"] == list(before.runs.order_by("repeat").values_list("pk", flat=True))
 
 
+def test_equal_settings_are_called_changed_in_at_most_5_percent(
+    caller: Caller, project: Project, node: Node, rng: np.random.Generator
+) -> None:
+    before, after = (
+        ended(project, node, [measured(rng, 100, 4) for _ in range(40)], day=day, budget={"max_runs": 160})
+        for day in range(2)
+    )
+    for query in (f"baseline={before.pk}", "baseline=last:4"):
+        outcomes = [finding["outcome"] for finding in checked(caller, after, query)["findings"]]
+        assert len(outcomes) == 40
+        assert outcomes.count("regressed") + outcomes.count("improved") <= 2
+        assert outcomes.count("unchanged") >= 36
+
+
+def test_no_experiment_is_its_own_baseline(caller: Caller, project: Project, node: Node) -> None:
+    made = ended(project, node, [[1.0, 2.0]])
+    (fault,) = refused(caller.get(f"/experiments/{made.pk}/check?baseline={made.pk}"), 422)["errors"]
+    assert fault["field"] == "baseline"
+
+
 def test_the_last_runs_are_those_of_the_same_settings_on_the_same_node(
     caller: Caller, project: Project, node: Node, rng: np.random.Generator
 ) -> None:
@@ -107,7 +127,7 @@ def test_what_can_not_be_judged_says_why(
 
 def test_an_experiment_whose_runs_have_not_ended_is_refused(caller: Caller, project: Project, node: Node) -> None:
     waiting = submit(project)
-    assert "without results yet" in refused(caller.get(f"/experiments/{waiting.pk}/check"), 409)["detail"]
+    assert "without results (1)" in refused(caller.get(f"/experiments/{waiting.pk}/check"), 409)["detail"]
 
 
 def test_what_is_not_ones_own_is_not_there(caller: Caller, project: Project, node: Node) -> None:

@@ -90,7 +90,7 @@ def test_trials_without_repeats_are_compared_beside_it(caller: Caller, project: 
     lone = ended(project, node, [[100.0], [120.0]], day=1)
     (row,) = caller.get(f"/compare?experiment={lone.pk}").json()["differences"]
     assert row["noise_floor"] == pytest.approx(noise_of([node.pk])[node.pk][METRIC].floor(1, across=False))
-    assert "3 runs of 1 settings in 1 experiments" in row["noise_source"]
+    assert "3 runs of 1 setting in 1 experiment," in row["noise_source"]
     assert row["is_difference"] is False
 
 

@@ -89,7 +89,7 @@ def test_trials_without_repeats_are_shown_beside_the_nodes_own_floor():
     noise = measure_noise(history([9.0, 11.0, 10.0], [10.0, 9.5], [10.5], [11.0]), [METRIC])
     (row,) = compare_trials([lone_trial(1, 10.0, noise), lone_trial(2, 20.0, noise)])["differences"]
     assert row["noise_floor"] == pytest.approx(noise[METRIC].floor(1, across=False))
-    assert "7 runs of 1 settings in 4 experiments" in row["noise_source"]
+    assert "7 runs of 1 setting in 4 experiments" in row["noise_source"]
     assert not row["is_difference"]
     (other,) = compare_trials([lone_trial(1, 10.0, noise), lone_trial(2, 20.0, noise, 2)])["differences"]
     assert other["noise_floor"] == pytest.approx(noise[METRIC].floor(1, across=True))
