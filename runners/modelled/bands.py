@@ -57,7 +57,8 @@ def coverage_by_quantity(residuals: Sequence[Residual], folds: int, seed: int = 
         calibration = Calibration({}, {}, {}, errors_by_scope(others))
         for item in residuals:
             if fold_by_group[item.group] == fold:
-                for name in (item.quantity, "all"):
+                # A run's first token stands for the same rows as the formula's, which are counted once.
+                for name in (item.quantity, *(() if item.quantity == "run_ttft" else ("all",))):
                     held.setdefault(name, []).append(is_inside(item, calibration))
     return {name: Coverage(len(found), round(sum(found) / len(found), 4)) for name, found in sorted(held.items())}
 

@@ -19,7 +19,7 @@ from runners.modelled.bands import coverage_by_quantity, errors_by_scope, fold_o
 from runners.modelled.calibration_file import OWN_FILE, Calibration, ScopeError
 from runners.modelled.cases import Case, CaseReader
 from runners.modelled.facts import ChipTable
-from runners.modelled.figures import WavesByRow, fit_cases, log_ratios, predict_cases
+from runners.modelled.figures import WavesByRow, fit_cases, log_ratios, predict_cases, run_first_tokens
 from runners.modelled.floor import DataError, find_data_error
 from runners.modelled.model_shapes import ModelShapes
 from runners.modelled.residuals import OWN_FILE as RESIDUALS_FILE
@@ -72,15 +72,19 @@ def read_cases(rows: Sequence[Row], reader: CaseReader) -> Reading:
     return Reading(cases, errors, unreadable, sum(not counts_as_accuracy(row) for row in rows))
 
 
-def cross_validate(cases: Sequence[Case], waves: WavesByRow, folds: int = FOLDS) -> dict[str, float]:
-    """Each row's figure under a fit without its family. `waves` are those of the fit on all."""
+def cross_validate(cases: Sequence[Case], waves: WavesByRow, folds: int = FOLDS) -> list[Residual]:
+    """How far each row's figure is off under a fit without its family, and of first tokens also that of a modelled run.
+    `waves` are those of the fit on all."""
     predicted: dict[str, float] = {}
+    of_runs: dict[str, float] = {}
     for fold in range(folds):
         seen = [case for case in cases if fold_of(case.family_key, folds) != fold]
         unseen = [case for case in cases if fold_of(case.family_key, folds) == fold]
         calibration, _ = fit_cases(seen, waves)
         predicted |= predict_cases(unseen, calibration)
-    return predicted
+        of_runs |= run_first_tokens(unseen, calibration)
+    found = residuals_of(cases, log_ratios(cases, predicted))
+    return found + residuals_of(cases, log_ratios(cases, of_runs), "run_ttft")
 
 
 def calibrate(rows: Sequence[Row], reader: CaseReader, provenance: Mapping[str, Any]) -> Result:
@@ -89,8 +93,7 @@ def calibrate(rows: Sequence[Row], reader: CaseReader, provenance: Mapping[str, 
     if not reading.cases:
         raise NothingToFit(f"results: none of {len(rows)} rows can be fitted; allowed: at least one that is no claim")
     full, waves = fit_cases(reading.cases)
-    ratios = log_ratios(reading.cases, cross_validate(reading.cases, waves))
-    residuals = residuals_of(reading.cases, ratios)
+    residuals = cross_validate(reading.cases, waves)
     told = {
         **provenance,
         "rows": len(rows),

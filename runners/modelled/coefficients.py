@@ -54,6 +54,12 @@ COEFFICIENTS = (
 `attention` of the wide rate, `link` of the link's; `unpack` is weights unpacked per byte of bandwidth; `scope` is what
 remains between a group's rows and the physics above, and multiplies the whole step. Levels of `attention` are wide, as
 engines without a fused kernel for it reach a hundredth of those with one."""
+FIRST_TOKEN = (
+    Coefficient("fixed", 0.08, 0.7, (("scenario", 0.5), ("engine|scenario", 0.5))),
+    Coefficient("slow", 1.5, 0.5, (("scenario", 0.6), ("engine|scenario", 0.6), ("family", 0.3)), 5.2),
+    Coefficient("burst", 0.1, 0.5, (("scenario", 0.5), ("engine|scenario", 0.5)), 1.0),
+)
+"""Of first tokens (first_token.py): seconds; a factor; a share. The scenario: whether a pool of its own prefills."""
 BY_NAME = {item.name: item for item in COEFFICIENTS}
 KNEE = 3.0
 

@@ -39,6 +39,15 @@ def predict_cases(cases: Sequence[Case], calibration: Calibration) -> dict[str, 
     return {row_id: float(value) for row_id, value in out.items()}
 
 
+def run_first_tokens(cases: Sequence[Case], calibration: Calibration) -> dict[str, float]:
+    """What a modelled run would give as TTFT of the cases that queue, by row id: its steps that prefill are those that
+    throughput was fitted on, and not slower."""
+    queued = [case for case in cases if case.queues]
+    waves = [replay_waves(case, calibration.steps, 1.0) for case in queued]
+    fitted = calibration.first_token
+    return {case.row_id: first_token_figure(case, each, fitted) for case, each in zip(queued, waves, strict=True)}
+
+
 def replay_all(cases: Sequence[Case], steps: Mapping[Key, float]) -> list[list[Waves]]:
     """The waves of each closed loop at every slowness that a fit interpolates between."""
     return [[replay_waves(case, steps, slow) for slow in SLOWNESSES] for case in cases]
@@ -58,5 +67,6 @@ def fit_cases(cases: Sequence[Case], waves: WavesByRow | None = None) -> tuple[C
 
 
 def log_ratios(cases: Sequence[Case], predicted: Mapping[str, float]) -> dict[str, float]:
-    """ln(predicted / measured) of each case."""
-    return {case.row_id: float(np.log(predicted[case.row_id] / case.value)) for case in cases if case.value}
+    """ln(predicted / measured) of each case that has a prediction."""
+    with_both = [case for case in cases if case.value and case.row_id in predicted]
+    return {case.row_id: float(np.log(predicted[case.row_id] / (case.value or np.nan))) for case in with_both}

@@ -20,7 +20,7 @@ from scipy.optimize import least_squares
 from scipy.sparse import csr_matrix
 
 from runners.modelled.cases import JITTERED, Case, decode_counts
-from runners.modelled.coefficients import Coefficient, Key, Peaks, keys_of, make_speeds, values_of
+from runners.modelled.coefficients import FIRST_TOKEN, Coefficient, Key, Peaks, keys_of, make_speeds, values_of
 from runners.modelled.replay import ClosedLoop, Replay, StepSeconds
 from runners.modelled.work import Counts, Splitter, price
 
@@ -31,12 +31,6 @@ TOKENS_PER_STEP = 8192
 PREFILL_POOL_TOKENS_PER_STEP = 16_384
 SLOWNESSES = (0.5, 0.9, 1.6, 2.9, 5.2)
 """Where a fit replays each loop; between them it interpolates."""
-TERMS = (
-    Coefficient("fixed", 0.08, 0.7, (("scenario", 0.5), ("engine|scenario", 0.5))),
-    Coefficient("slow", 1.5, 0.5, (("scenario", 0.6), ("engine|scenario", 0.6), ("family", 0.3)), SLOWNESSES[-1]),
-    Coefficient("burst", 0.1, 0.5, (("scenario", 0.5), ("engine|scenario", 0.5)), 1.0),
-)
-"""Seconds; a factor; a share. The scenario tells whether a pool of its own prefills."""
 ROW_SPREAD = 0.3
 Array = npt.NDArray[np.float64]
 
@@ -98,12 +92,12 @@ def _rounds(concurrency: int) -> int:
 
 def slowness_of(case: Case, fitted: Mapping[Key, float]) -> float:
     """How much longer than in large steps the case's prefill takes."""
-    return values_of(case, fitted, TERMS)["slow"]
+    return values_of(case, fitted, FIRST_TOKEN)["slow"]
 
 
 def first_token_figure(case: Case, waves: Waves, fitted: Mapping[Key, float]) -> float:
     """TTFT of the case in its row's unit. A group that was not fitted falls back to the kind of system, then to all."""
-    terms = values_of(case, fitted, TERMS)
+    terms = values_of(case, fitted, FIRST_TOKEN)
     burst = terms["burst"]
     return case.scale * (terms["fixed"] + burst * waves.first_s + (1 - burst) * waves.rest_s)
 
@@ -112,9 +106,9 @@ def fit_first_tokens(cases: Sequence[Case], waves: Sequence[Sequence[Waves]]) ->
     """Logarithms of factors. `waves[i][j]` are those of case i at SLOWNESSES[j]."""
     spreads: dict[Key, float] = {}
     for case in cases:
-        spreads |= dict(keys_of(case, TERMS))
+        spreads |= dict(keys_of(case, FIRST_TOKEN))
     place = {key: number for number, key in enumerate(spreads)}
-    picks = {item.name: _picks(cases, item, place) for item in TERMS}
+    picks = {item.name: _picks(cases, item, place) for item in FIRST_TOKEN}
     widths = np.array(list(spreads.values()))
     wanted = np.log(np.array([case.value for case in cases], float))
     scale = np.array([case.scale for case in cases])
@@ -123,7 +117,7 @@ def fit_first_tokens(cases: Sequence[Case], waves: Sequence[Sequence[Waves]]) ->
 
     def residuals(parameters: Array) -> Array:
         fixed_s, slow, burst = (
-            np.minimum(item.prior * np.exp(picks[item.name] @ parameters), item.most) for item in TERMS
+            np.minimum(item.prior * np.exp(picks[item.name] @ parameters), item.most) for item in FIRST_TOKEN
         )
         mean_s = burst * np.exp(_between(slow, first)) + (1 - burst) * np.exp(_between(slow, rest))
         off = (np.log(scale * (fixed_s + mean_s)) - wanted) / ROW_SPREAD

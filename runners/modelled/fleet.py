@@ -40,8 +40,8 @@ class _Passed:
 class Fleet:
     """Implements runners.load.system.System.
 
-    A request that is sent is read first, which takes `intake_s`, one after another; its engine is chosen when it has
-    been read.
+    A request that is sent is read first: `reading_s`, many at once, and `intake_s`, one after another. Its engine is
+    chosen when it has been read.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Fleet:
         *,
         decode: Sequence[TimedEngine] = (),
         links: KvLinks | None = None,
+        reading_s: float = 0.0,
         intake_s: float = 0.0,
     ) -> None:
         """With `decode`, `engines` prefill; all are numbered in the order in which they come here."""
@@ -61,6 +62,7 @@ class Fleet:
         self._router, self._decode_router = Router(router), Router(_without_prefix(router))
         self.links = links
         self._passed: dict[str, _Passed] = {}
+        self.reading_s = reading_s
         self._intake_s, self._read_s = intake_s, 0.0
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -85,11 +87,13 @@ class Fleet:
         if first is not params:
             received = ReceivedKV(len(prompt_ids), (0,))
             self._decode[0].engine.check(request_id, prompt_ids, params, received)
-        if not self._intake_s:
+        there_s = self.clock.now() + self.reading_s
+        if self._intake_s:
+            there_s = self._read_s = max(self._read_s, there_s) + self._intake_s
+        if there_s > self.clock.now():
+            self._do_at(there_s, partial(self._begin, request_id, prompt_ids, params))
+        else:
             self._begin(request_id, prompt_ids, params)
-            return
-        self._read_s = max(self._read_s, self.clock.now()) + self._intake_s
-        self._do_at(self._read_s, partial(self._begin, request_id, prompt_ids, params))
 
     def start(self, until_s: float) -> None:
         now_s = self.clock.now()

@@ -9,6 +9,7 @@ from runners.modelled.executor import ModelledExecutor, build_engine
 from runners.modelled.fleet import Fleet
 from runners.modelled.fleet_engine import TimedEngine
 from runners.modelled.fleet_transfer import KvLinks
+from runners.modelled.front import reading_s
 from runners.modelled.topology import PoolPlan, SystemPlan
 from runners.spec import EngineSpec
 
@@ -31,5 +32,14 @@ def build(plan: SystemPlan, engine: EngineSpec, *, coalesce: bool = True) -> Fle
     pools = {pool.role: make(pool) for pool in plan.pools}
     links = KvLinks(plan.transfer) if plan.transfer is not None else None
     return Fleet(
-        clock, pools.get("serve") or pools["prefill"], plan.router, decode=pools.get("decode", ()), links=links
-    )
+        clock, pools.get("serve") or pools["prefill"], plan.router, decode=pools.get("decode", ()), links=links,
+        reading_s=_reading_s(plan),
+    )  # fmt: skip
+
+
+def _reading_s(plan: SystemPlan) -> float:
+    """That of the engine, as found on chips of these families; 0 where nothing is known of it there."""
+    facts = [pool.cost.facts() for pool in plan.pools]
+    if any(each["calibration"] != "calibrated" for each in facts):
+        return 0.0
+    return reading_s(facts[0]["engine_profile"], disaggregated=plan.transfer is not None)

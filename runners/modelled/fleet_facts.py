@@ -27,6 +27,7 @@ def system_facts(plan: SystemPlan, fleet: Fleet) -> dict[str, Any]:
         "system": plan.facts(),
         "phases": phase_facts(fleet.phase_sums),
         "energy": {"source": "modelled"},
+        "reading_s": fleet.reading_s,
         "transfers": fleet.links.facts() if fleet.links is not None else None,
         "usd_per_hour": plan.usd_per_hour,
     }

@@ -1,20 +1,46 @@
-"""What a server does outside of steps, from the records of a measured run: it reads requests one at a time.
+"""What a server does outside of steps: what published first tokens tell of engines, and a measured run of its own.
 
-Requests that are sent at one moment reach the engine one after another, so that an engine without work begins with the
-first of them, and the others wait for its step. What happens after a step (a token's way to the client) is counted with
-the reading. A modelled system takes it as the intake of its engines (fleet.py).
+The lab's server reads requests one at a time. Those that are sent at one moment reach the engine one after another, so
+that an engine without work begins with the first of them, and the others wait for its step: its `intake`. Published
+engines read many at once, each as late as the calibration found. What happens after a step (a token's way to the
+client) is counted with the reading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from runners.events import RequestRecord
+from runners.modelled.calibration_file import own_calibration
+from runners.modelled.coefficients import FIRST_TOKEN, values_of
+from runners.modelled.profiles import FITTED
 
 UNDISTURBED = 0.05
 """Quantile of times from sending to queueing that no step in progress lengthens."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NoChip:
+    family: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    engine: str
+    scenario: str
+    precision: str = ""
+    chip: _NoChip = _NoChip()
+
+
+def reading_s(profile: str, *, disaggregated: bool) -> float:
+    """Seconds of a request outside of steps under an engine profile; 0 for one that no result was fitted on."""
+    if profile not in FITTED:
+        return 0.0
+    setting = _Setting(profile, "disaggregated" if disaggregated else "closed loop")
+    return values_of(setting, own_calibration().first_token, FIRST_TOKEN)["fixed"]
 
 
 def intake_of(records: Sequence[RequestRecord]) -> float:

@@ -36,11 +36,15 @@ class Residual:
     ratio: float
 
 
-def residuals_of(cases: Sequence[Case], ratios: Mapping[str, float]) -> list[Residual]:
+def residuals_of(
+    cases: Sequence[Case], ratios: Mapping[str, float], quantity: Quantity | None = None
+) -> list[Residual]:
+    """Of the cases that `ratios` has; under another `quantity` than their own where one is given."""
     return [
-        Residual(case.row_id, case.quantity, case.engine, case.chip.family, case.precision, case.family_key,
-                 round(ratios[case.row_id], 4))
+        Residual(case.row_id, quantity or case.quantity, case.engine, case.chip.family, case.precision,
+                 case.family_key, round(ratios[case.row_id], 4))
         for case in cases
+        if case.row_id in ratios
     ]  # fmt: skip
 
 

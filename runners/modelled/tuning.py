@@ -36,7 +36,8 @@ SCHEDULED_ENGINES = (
 )
 """Engines whose host schedules each step. One that a record names beside them runs a compiled program, and all that it
 spends is in the time per layer."""
-QUANTITIES: tuple[Quantity, ...] = ("latency", "rate", "ttft", "energy")
+QUANTITIES: Mapping[str, Quantity] = {"latency": "latency", "rate": "rate", "ttft": "run_ttft", "energy": "energy"}
+"""What bounds a run's figures, and the quantity of the calibration whose error that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ def tune(
             return Tuning(make_speeds(peaks, values), values["scope"], profile, family, precision,
                           "uncalibrated", "the chip's family under other engines; the engine as described",
                           power=power)  # fmt: skip
-        errors = {name: fit.error_of(name, profile, family, precision) for name in QUANTITIES}
-        told = {str(name): asdict(error) for name, error in errors.items() if error is not None}
+        errors = {name: fit.error_of(of, profile, family, precision) for name, of in QUANTITIES.items()}
+        told = {name: asdict(error) for name, error in errors.items() if error is not None}
         return Tuning(make_speeds(peaks, values), values["scope"], profile, family, precision,
                       "calibrated", _fitted_on(fit, chip, profile, family, precision), told, power)  # fmt: skip
     values = _starting_values(values_of(setting, {}), chip, computes or precision) | dict(overrides)

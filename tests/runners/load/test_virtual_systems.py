@@ -92,9 +92,18 @@ def test_prefill_engines_compute_prompts_and_decode_engines_the_rest() -> None:
         assert record.token_times_s == sorted(record.token_times_s)
         assert record.first_token_s == record.prefill_done_s
         assert record.queued_s is not None and record.scheduled_first_s is not None
-        assert record.sent_s == record.queued_s <= record.scheduled_first_s
+        assert record.sent_s + run.facts["reading_s"] == pytest.approx(record.queued_s)
+        assert record.queued_s <= record.scheduled_first_s
     prompts = sum(record.input_tokens or 0 for record in all_requests(run))
     assert sum(step.prefill_tokens for step in run.steps) == prompts
+
+
+@pytest.mark.parametrize(("profile", "reads"), [("vllm", True), ("kog", False), ("built-in", False)])
+def test_an_engine_with_published_first_tokens_reads_a_request_before_it_queues(profile: str, reads: bool) -> None:
+    run = played({}, engine={"profile": profile}, num_requests=4)
+    assert (run.facts["reading_s"] > 0) == reads
+    for record in run.measured:
+        assert record.queued_s == pytest.approx(record.sent_s + run.facts["reading_s"])
 
 
 def all_requests(run: Played) -> list[RequestRecord]:

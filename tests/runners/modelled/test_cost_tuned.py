@@ -57,6 +57,7 @@ def test_a_chip_that_results_were_published_for_is_calibrated_and_says_on_what()
     assert tuning is not None and tuning.state == "calibrated"
     assert tuning.fitted_on == "h100-sxm itself, with vLLM in bf16"
     assert {"latency", "rate", "ttft", "energy"} == tuning.errors.keys()
+    assert tuning.errors["ttft"]["scope"].startswith("run_ttft: ")
 
 
 def test_an_unseen_chip_falls_back_to_its_family_and_says_so() -> None:
