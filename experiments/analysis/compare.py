@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, median
 from typing import Any
-
-import numpy as np
 
 from experiments.analysis.intervals import Interval, mean_interval, noise_floor, paired_interval, welch_interval
 from experiments.analysis.model_error import Errors, model_difference, model_interval
@@ -165,11 +164,11 @@ def _trial_json(trial: TrialResult, is_baseline: bool) -> dict[str, Any]:
 def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
     values = trial.values(name)
     if trial.modelled:
-        interval = model_interval(name, float(np.median(values)), len(values), trial.model_errors)
+        interval = model_interval(name, float(median(values)), len(values), trial.model_errors)
     else:
         interval = mean_interval(values)
     return {
-        "median": float(np.median(values)),
+        "median": float(median(values)),
         "low": interval.low,
         "high": interval.high,
         "n": len(values),
@@ -202,7 +201,7 @@ def _differences(
         interval = interval_between(base, trial, metric)
         if interval is None:
             continue
-        reference = float(np.mean(base.values(metric)))
+        reference = fmean(base.values(metric))
         floor, source = _floor(base, trial, metric, floors)
         relative = interval.estimate / reference if reference else None
         above = floor is not None and relative is not None and abs(relative) > floor
@@ -251,7 +250,7 @@ def interval_between(base: TrialResult, trial: TrialResult, metric: str) -> Inte
     if not before or not after:
         return None
     if base.modelled or trial.modelled:
-        one, two = (float(np.mean(before)), base.model_errors), (float(np.mean(after)), trial.model_errors)
+        one, two = (fmean(before), base.model_errors), (fmean(after), trial.model_errors)
         return model_difference(metric, one, two, min(len(before), len(after)))
     left, right = paired_values(base, trial, metric)
     return paired_interval(left, right) if left else welch_interval(before, after)
