@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db import connections
 from django.db.models import QuerySet
@@ -95,7 +95,7 @@ def predict_run(run: Run) -> bool:
     """Predicts one run and keeps the answer. False where it had one by then. Raises NoTime."""
     try:
         prediction = with_bands(_ask(request_of(run)), run)
-    except (KeyError, TypeError, ValueError) as error:  # of a run stored by another version
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # of another version, or of a faulty node
         log.exception("run %s can't be predicted", run.pk)
         prediction = {"why_not": f"what is stored of the run can't be read: {type(error).__name__}: {error}"}
     return bool(Run.objects.filter(pk=run.pk, prediction__isnull=True).update(prediction=prediction))
@@ -103,7 +103,7 @@ def predict_run(run: Run) -> bool:
 
 def request_of(run: Run) -> dict[str, Any]:
     """What PROGRAM is asked: settings of the run, what is known of its node, and what its node did before it. Raises
-    KeyError, TypeError or ValueError where what is stored is not what this version stores."""
+    AttributeError, KeyError, TypeError or ValueError where what is stored is not what this version stores."""
     attempt = _final(run)
     num_blocks = _engine(attempt).get("num_blocks")
     if not num_blocks:
@@ -201,5 +201,10 @@ def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
             return {"why_not": f"the prediction was ended by {signal.Signals(-ended.returncode).name}"}
         words = (ended.stderr.strip().splitlines() or ["no word"])[-1]
         return {"why_not": f"the prediction broke off: {words[:300]}"}
-    answer: dict[str, Any] = json.loads(ended.stdout)
+    answer: dict[str, Any] = json.loads(ended.stdout, parse_constant=_no_number)
     return answer
+
+
+def _no_number(constant: str) -> NoReturn:
+    """Of JSON that the database would not keep."""
+    raise ValueError(f"{PROGRAM} answered {constant} where a number belongs")

@@ -11,6 +11,7 @@ from runners.spec.base import Document
 
 Tokens = Annotated[int, Field(ge=1, le=4_194_304)]
 MAX_OUTPUT_TOKENS = 131_072
+MAX_REQUESTS = 1_000_000
 LONGEST_S = 604_800.0
 """A week: what a load may take on the clock that it runs by, which on a modelled node costs nothing."""
 
@@ -67,11 +68,12 @@ class ClosedArrival(Document):
 
 
 class OpenArrival(Document):
-    """Arrivals at `request_rate` per second with gamma gaps: `burstiness` 1 is Poisson, lower is burstier."""
+    """Arrivals at `request_rate` per second with gamma gaps: `burstiness` 1 is Poisson, lower is burstier (at
+    0.01 hundreds come at once)."""
 
     kind: Literal["open"]
     request_rate: float = Field(gt=0, le=10_000)
-    burstiness: float = Field(default=1.0, gt=0, le=100)
+    burstiness: float = Field(default=1.0, ge=0.01, le=100)
 
 
 ArrivalSpec = Annotated[ClosedArrival | OpenArrival, Field(discriminator="kind")]
@@ -103,7 +105,7 @@ class WorkloadSpec(Document):
     input_len: LengthSpec = FixedLen(dist="fixed", tokens=128)
     output_len: LengthSpec = FixedLen(dist="fixed", tokens=32)
     arrival: ArrivalSpec
-    num_requests: int | None = Field(default=None, ge=1, le=1_000_000)
+    num_requests: int | None = Field(default=None, ge=1, le=MAX_REQUESTS)
     duration_s: float | None = Field(default=None, gt=0, le=86_400)
     warmup: WarmupSpec = WarmupSpec()
     sampling: SamplingSpec = SamplingSpec()
@@ -133,6 +135,13 @@ class WorkloadSpec(Document):
     def arrivals_come_to_an_end(self) -> Self:
         if not isinstance(self.arrival, OpenArrival):
             return self
+        expected = self.arrival.request_rate * (self.duration_s or 0.0)
+        if expected > MAX_REQUESTS:
+            raise PydanticCustomError(
+                "too_many", "about {requests} requests would arrive in {duration_s} s",
+                {"field": "arrival.request_rate", "requests": round(expected), "duration_s": self.duration_s,
+                 "allowed": f"at most {MAX_REQUESTS} requests: a lower rate, or a shorter duration_s"},
+            )  # fmt: skip
         requests = max(self.num_requests or 0, self.warmup.num_requests)
         if requests > self.arrival.request_rate * LONGEST_S:
             raise PydanticCustomError(

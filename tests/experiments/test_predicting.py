@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,28 @@ def test_a_run_whose_report_lacks_what_is_needed_does_not_hold_up_the_others(
     assert predict_run(run)
     run.refresh_from_db()
     assert "num_blocks" in run.prediction["why_not"]
+
+
+@pytest.mark.parametrize("engine", [["engine"], "engine", 3])
+def test_a_report_in_another_form_does_not_hold_up_the_others(
+    project: Project, researcher: User, node: Node, engine: Any
+) -> None:
+    (run,) = measured(submit(project, researcher, **MEASURED), node)
+    Attempt.objects.update(report={"outcome": "succeeded", "facts": {"engine": engine}, "events": 1})
+    assert predict_run(Run.objects.get(pk=run.pk))
+    run.refresh_from_db()
+    assert "can't be read" in run.prediction["why_not"]
+
+
+def test_an_answer_that_the_database_would_not_keep_is_no_prediction(
+    project: Project, researcher: User, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = measured(submit(project, researcher, **MEASURED), node)
+    answered = subprocess.CompletedProcess([], 0, stdout='{"state": "calibrated", "metrics": NaN}', stderr="")
+    monkeypatch.setattr(predicting.subprocess, "run", lambda *_, **__: answered)
+    assert predict_run(run)
+    run.refresh_from_db()
+    assert "answered NaN" in run.prediction["why_not"]
 
 
 def test_the_api_shows_the_residual_of_the_figures_as_they_are_now(

@@ -259,7 +259,19 @@ def test_the_key_that_says_which_kind_is_named_when_it_is_missing() -> None:
         ({"model": {"shape": {"layers": 2, "heads": 2}}}, "model.shape.hidden_size"),
         ({"workload.output_len": {"dist": "fixed", "tokens": 200_000}}, "workload.output_len"),
         ({"workload.arrival": {"kind": "open", "request_rate": 1e-9}}, "workload.arrival.request_rate"),
+        (
+            {"workload.arrival": {"kind": "open", "request_rate": 1, "burstiness": 1e-6}},
+            "workload.arrival.burstiness",
+        ),
         ({"workload.arrival": {"kind": "open", "request_rate": 5e-324}}, "workload.arrival.request_rate"),
+        (
+            {
+                "workload.arrival": {"kind": "open", "request_rate": 10_000},
+                "workload.num_requests": None,
+                "workload.duration_s": 86_400.0,
+            },
+            "workload.arrival.request_rate",
+        ),
     ],
 )
 def test_an_impossible_combination_is_told(changes: dict[str, Any], field: str) -> None:
