@@ -40,6 +40,7 @@ def open_run(page: Page, lab: WholeLab, duration_s: float) -> int:
 
 def test_a_page_survives_the_web_process_and_misses_no_point(page: Page, lab: WholeLab, errors: Errors) -> None:
     errors.expect("WebSocket connection to .* failed")
+    errors.expect(r"/steps\?.*ERR_CONNECTION_REFUSED")  # asked every few seconds, and again later
     run_id = open_run(page, lab, duration_s=15)
     lab.kill("web")
     expect(page.locator("#connection")).to_have_attribute("data-state", "lost")

@@ -163,7 +163,8 @@ def test_the_list_is_searched_sorted_and_paged(operator: Caller) -> None:
 def test_an_unknown_model_is_refused_with_those_there_are(operator: Caller) -> None:
     operator.post("/models", entry())
     (fault,) = operator.post("/experiments", document(model="none")).json()["errors"]
-    assert fault["field"] == "model" and fault["allowed"] == [SHIPPED, "tiny"]
+    assert fault["field"] == "model" and fault["allowed"]["registered"] == [SHIPPED, "tiny"]
+    assert "llama-3-8b" in fault["allowed"]["shapes, with random weights"]
 
 
 def test_a_run_carries_the_whole_entry_to_its_node(operator: Caller) -> None:
