@@ -26,12 +26,11 @@ def follow_up(run_id: int, experiment_id: int) -> None:
     if Run.objects.filter(pk=run_id, final_attempt__report__isnull=False).exists():
         keep_results(run_id)
     settle_experiment(experiment_id)
-    refresh_noise(run_id)
 
 
 def keep_results(run_id: int) -> None:
-    """Summary and validity of an ended run from the records that there are. A run that can't be summed up says so:
-    it must neither stop the caller nor be tried for ever."""
+    """Summary and validity of an ended run from the records that there are, which its node's noise then rests on too.
+    A run that can't be summed up says so: it must neither stop the caller nor be tried for ever."""
     run = Run.objects.select_related("final_attempt", "experiment").get(pk=run_id)
     if run.state not in RUN_ENDED or run.final_attempt is None:
         return
@@ -45,6 +44,16 @@ def keep_results(run_id: int) -> None:
         with transaction.atomic():
             Run.objects.filter(pk=run_id).update(valid=False, reasons=["results_failed"], reason=message)
             _tell_if_invalid(run_id)
+    _refresh_noise(run_id)
+
+
+def _refresh_noise(run_id: int) -> None:
+    """What fails here is made good when the node's next run ends; the run's own results stand without it."""
+    try:
+        with transaction.atomic():
+            refresh_noise(run_id)
+    except Exception:
+        log.exception("run %s: its node's noise could not be computed", run_id)
 
 
 def _tell_if_invalid(run_id: int) -> None:

@@ -10,7 +10,7 @@ from ended_runs import ended, measured
 
 from experiments.models import Experiment, NoiseHistory, Run
 from experiments.node_noise import measure_history, noise_of
-from experiments.services.follow_up import follow_up
+from experiments.services.follow_up import keep_results
 from experiments.services.noise import refresh_noise
 from hardware.models import Node
 from labsite.accounts.models import Project, Role
@@ -58,11 +58,15 @@ def test_runs_of_other_code_are_no_repeats(project: Project, node: Node) -> None
     assert one.runs.get().spec["code_revision"] != "another"
 
 
-def test_it_is_kept_when_a_run_ends_and_computed_again_to_the_same(project: Project, node: Node) -> None:
+def test_it_is_kept_with_a_runs_results_and_computed_again_to_the_same(
+    project: Project, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = ended(project, node, [[90.0, 110.0]])
     run = made.runs.latest("ended_at")
+    # the figures of these runs are set: there are no records to compute them of
+    monkeypatch.setattr("experiments.services.follow_up.store_results", lambda run: None)
     for _ in range(2):
-        follow_up(run.pk, made.pk)
+        keep_results(run.pk)
         assert NoiseHistory.objects.get().node_id == node.pk
         assert noise_of([node.pk]) == {node.pk: measure_history(node.pk)}
 
