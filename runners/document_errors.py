@@ -32,7 +32,6 @@ LATER_VALUES: dict[str, tuple[str, ...]] = {
     "workload.classes": ("*",),
     "quality": ("*",),
     "cost.watts": ("*",),
-    "design": ("one_at_a_time", "ladder"),
     "search": ("*",),
     "repeats": ("until",),
 }
@@ -58,7 +57,7 @@ TYPE_NAMES = {
     "list": "a list",
     "none": "null, or leave it out",
 }
-SHAPE_KINDS = ("_type", "_parsing", "too_short")
+SHAPE_KINDS = ("_type", "_parsing", "too_short", "literal_error")
 # Faults of a value that is of the right type.
 VALUE_KINDS = ("pattern_mismatch", "too_short", "too_long", "_than", "_than_equal")
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}

@@ -1,18 +1,20 @@
-"""From a document to its trials and the order of its runs. Pure: the same document always gives the same plan."""
+"""From a document to its trials and the order of its runs. Pure: the same document always gives the same plan.
+
+Which values the trials have is in `runners.designs`; here each one's document is made and checked.
+"""
 
 from __future__ import annotations
 
 import copy
-import itertools
-import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runners.designs import TrialPlan, count_trials, matches, plan_trials, same
 from runners.document import FieldError, SpecError, document_errors, validate_document
 from runners.document_errors import Found, merge_errors
-from runners.spec import ExperimentSpec, Setting
+from runners.spec import ExperimentSpec, LadderDesign, Setting
 
 MAX_TRIALS = 400
 MAX_VALUES_TRIED = 20
@@ -22,11 +24,13 @@ SHAPE_FIELD = "model.shape."
 
 @dataclass(frozen=True)
 class Cell:
-    """One trial: the values it sets by path, and the document with them applied."""
+    """One trial: its values by path of all that differs between trials, the document with them applied, and on a ladder
+    what its rung is called."""
 
     index: int
     settings: dict[str, Setting]
     spec: ExperimentSpec
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,9 @@ def plan_experiment(document: Mapping[str, Any]) -> Plan:
     """Checks the whole document, every cell of its matrix included. Raises SpecError with all that is wrong."""
     spec = _base_spec(document)
     errors = _axis_errors(spec)
-    combinations = math.prod(len(values) for values in spec.matrix.values())
-    if combinations > MAX_TRIALS:
-        errors.append(FieldError("matrix", f"{combinations} combinations", f"at most {MAX_TRIALS}"))
+    trials = count_trials(spec)
+    if trials > MAX_TRIALS:
+        errors.append(FieldError("matrix", f"{trials} combinations", f"at most {MAX_TRIALS}"))
     if errors:
         raise SpecError(errors)
     cells = _cells(spec, document)
@@ -64,7 +68,7 @@ def plan_experiment(document: Mapping[str, Any]) -> Plan:
     if runs > spec.budget.max_runs:
         message = f"{len(cells)} trials × {spec.repeats} repeats are {runs} runs"
         raise SpecError([FieldError("matrix", message, f"at most budget.max_runs = {spec.budget.max_runs}")])
-    if spec.baseline and not any(_matches(cell.settings, spec.baseline) for cell in cells):
+    if spec.baseline and not any(matches(cell.settings, spec.baseline) for cell in cells):
         raise SpecError([FieldError("baseline", "no trial of the matrix has these settings")])
     return Plan(spec, cells, _interleave(len(cells), spec.repeats, spec.seed))
 
@@ -121,10 +125,24 @@ def _axis_errors(spec: ExperimentSpec) -> list[FieldError]:
             for path, value in mapping.items():
                 if path not in spec.matrix:
                     errors.append(FieldError(f"{where}.{path}", "not an axis of the matrix", sorted(spec.matrix)))
-                elif not any(_same(value, other) for other in spec.matrix[path]):
+                elif not any(same(value, other) for other in spec.matrix[path]):
                     errors.append(FieldError(f"{where}.{path}", "not a value of this axis", list(spec.matrix[path])))
             if not mapping:
                 errors.append(FieldError(where, "an empty mapping would match every trial", "at least one path"))
+    return errors + _step_errors(spec)
+
+
+def _step_errors(spec: ExperimentSpec) -> list[FieldError]:
+    """Of a ladder: steps that set what may not be compared, or what the matrix sets."""
+    steps = spec.design.steps if isinstance(spec.design, LadderDesign) else ()
+    errors = []
+    for place, step in enumerate(steps):
+        for path in step.set:
+            where = f"design.steps.{place}.set.{path}"
+            if path in spec.matrix:
+                errors.append(FieldError(where, "the matrix has this path as an axis", "a path that is no axis"))
+            elif not _may_be_axis(path):
+                errors.append(FieldError(where, "this path can't be set by a step", [f"{r}…" for r in AXIS_ROOTS]))
     return errors
 
 
@@ -139,29 +157,49 @@ def _may_be_axis(path: str) -> bool:
 def _cells(spec: ExperimentSpec, document: Mapping[str, Any]) -> tuple[Cell, ...]:
     cells: list[Cell] = []
     errors: dict[tuple[str, str], FieldError] = {}
-    for values in itertools.product(*spec.matrix.values()):
-        settings = dict(zip(spec.matrix, values, strict=True))
-        if any(_matches(settings, rule) for rule in spec.exclude):
-            continue
+    for trial in plan_trials(spec):
         try:
-            cell_document = apply_settings(document, settings)
-            cells.append(Cell(len(cells), settings, validate_document(cell_document)))
+            cell = validate_document(apply_settings(document, trial.sets))
+            cells.append(Cell(len(cells), _told_apart(spec, trial, cell), cell, trial.label))
         except SpecError as error:
-            shown = ", ".join(f"{path} = {value}" for path, value in settings.items())
+            shown = ", ".join(f"{path} = {value}" for path, value in trial.sets.items())
             for one in error.errors:
-                field = f"matrix.{one.field}" if one.field in spec.matrix else one.field
-                message = one.message if one.field in spec.matrix else f"{one.message} (with {shown})"
-                errors.setdefault((field, message), FieldError(field, message, one.allowed))
+                field = _field_that_sets(one.field, spec)
+                message = one.message if field else f"{one.message} (with {shown})"
+                errors.setdefault((field or one.field, message), FieldError(field or one.field, message, one.allowed))
     if errors:
         raise SpecError(list(errors.values())[:50])
     return tuple(cells)
+
+
+def _told_apart(spec: ExperimentSpec, trial: TrialPlan, cell: ExperimentSpec) -> dict[str, Setting]:
+    """A trial's settings. Every rung of a ladder has the value of all that any step sets, its own or the document's."""
+    if not isinstance(spec.design, LadderDesign):
+        return trial.sets
+    whole = cell.model_dump(mode="json")
+    return trial.axes | {path: trial.sets.get(path, _scalar_at(whole, path)) for path in spec.design.paths}
+
+
+def _scalar_at(document: Mapping[str, Any], path: str) -> Setting:
+    here: Any = document
+    for part in path.split("."):
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return here if isinstance(here, str | int | float | bool) else None
+
+
+def _field_that_sets(path: str, spec: ExperimentSpec) -> str | None:
+    """Where the document says the value of a path that trials set."""
+    if path in spec.matrix:
+        return f"matrix.{path}"
+    steps = spec.design.steps if isinstance(spec.design, LadderDesign) else ()
+    return next((f"design.steps.{place}.set.{path}" for place, step in enumerate(steps) if path in step.set), None)
 
 
 def apply_settings(
     document: Mapping[str, Any], settings: Mapping[str, Setting], *, keep_matrix: bool = False
 ) -> dict[str, Any]:
     """The document of one cell: `settings` set at their dotted paths, the matrix and what belongs to it taken out."""
-    left_out = () if keep_matrix else ("matrix", "exclude", "baseline")
+    left_out = () if keep_matrix else ("matrix", "exclude", "baseline", "design")
     cell = copy.deepcopy({key: value for key, value in document.items() if key not in left_out})
     for path, value in settings.items():
         *parents, leaf = path.split(".")
@@ -184,11 +222,3 @@ def _interleave(trials: int, repeats: int, seed: int) -> tuple[PlannedRun, ...]:
         for trial in order:
             runs.append(PlannedRun(len(runs), trial, repeat, run_seed))
     return tuple(runs)
-
-
-def _matches(settings: Mapping[str, Setting], rule: Mapping[str, Setting]) -> bool:
-    return all(path in settings and _same(settings[path], value) for path, value in rule.items())
-
-
-def _same(left: Setting, right: Setting) -> bool:
-    return left == right and isinstance(left, bool) == isinstance(right, bool)

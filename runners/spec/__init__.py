@@ -8,6 +8,7 @@ document can show by itself; turning text into a document is `runners.document`,
 from __future__ import annotations
 
 from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
+from runners.spec.design import DesignSpec, LadderDesign, LadderStep
 from runners.spec.engine import EngineSpec, PrefixTiers, SchedulerSpec, SpeculationSpec, TierSpec
 from runners.spec.experiment import BudgetSpec, CostSpec, ExperimentSpec, NodeSelector, SloSpec
 from runners.spec.placement import DisaggregateSpec, Layout, LinkSpec, PlacementSpec, PoolSpec, RouterSpec
@@ -32,11 +33,14 @@ __all__ = [
     "BudgetSpec",
     "ClosedArrival",
     "CostSpec",
+    "DesignSpec",
     "DisaggregateSpec",
     "Document",
     "EngineSpec",
     "ExperimentSpec",
     "FixedLen",
+    "LadderDesign",
+    "LadderStep",
     "Layout",
     "LengthSpec",
     "LinkSpec",

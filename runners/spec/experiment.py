@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
+from runners.spec.design import DesignSpec
 from runners.spec.engine import EngineSpec
 from runners.spec.placement import PlacementSpec
 from runners.spec.shape import ShapedModel
@@ -54,7 +55,7 @@ class BudgetSpec(Document):
 
 class ExperimentSpec(Document):
     """The whole document. `model` is a registered one, or a shape with random weights (by its name, or typed).
-    `matrix` maps dotted paths to the values to compare; every combination is a trial.
+    `matrix` maps dotted paths to the values to compare; `design` says which combinations of them are trials.
 
     `allow_speculative` lets chips take part whose vendors have not disclosed all that a step needs: stand-ins of the
     catalog take those places, and the results say so.
@@ -77,7 +78,7 @@ class ExperimentSpec(Document):
         default_factory=dict, max_length=10
     )
     exclude: tuple[dict[str, Setting], ...] = Field(default=(), max_length=200)
-    design: Literal["factorial"] = "factorial"
+    design: DesignSpec = "factorial"
     search: None = None
     baseline: dict[str, Setting] = Field(default_factory=dict, max_length=10)
     repeats: int = Field(default=3, ge=1, le=100)

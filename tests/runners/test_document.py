@@ -308,8 +308,6 @@ def test_every_fault_is_told_at_once() -> None:
         ({"workload.classes": [{"name": "x"}]}, "workload.classes"),
         ({"quality": {"text": "shipped"}}, "quality"),
         ({"cost.watts": "measured"}, "cost.watts"),
-        ({"design": "one_at_a_time"}, "design"),
-        ({"design": {"ladder": {}}}, "design"),
         ({"search": {"maximize": "x"}}, "search"),
         ({"repeats": {"until": {}}}, "repeats"),
     ],
