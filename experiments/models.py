@@ -113,11 +113,12 @@ class IdempotencyKey(models.Model):
 
 
 class Trial(models.Model):
-    """One cell of the matrix."""
+    """One cell of the matrix; on a ladder, `label` is what its rung is called."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="trials")
     index = models.PositiveIntegerField()
     settings = models.JSONField()
+    label = models.CharField(max_length=60, blank=True)
 
     class Meta:
         ordering = ["experiment_id", "index"]

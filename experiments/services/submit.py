@@ -119,7 +119,7 @@ def _store(
         cloned_from=cloned_from,
     )
     trials = Trial.objects.bulk_create(
-        Trial(experiment=experiment, index=cell.index, settings=cell.settings) for cell in plan.cells
+        Trial(experiment=experiment, index=cell.index, settings=cell.settings, label=cell.label) for cell in plan.cells
     )
     runs = Run.objects.bulk_create(
         Run(
