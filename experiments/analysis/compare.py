@@ -196,34 +196,52 @@ def noise_floors(trials: Sequence[TrialResult]) -> dict[tuple[str, str], float]:
 def _differences(
     base: TrialResult, trial: TrialResult, floors: Mapping[tuple[str, str], float]
 ) -> list[dict[str, Any]]:
-    rows = []
-    for metric in COMPARED:
-        interval = interval_between(base, trial, metric)
-        if interval is None:
-            continue
-        reference = fmean(base.values(metric))
-        floor, source = _floor(base, trial, metric, floors)
-        relative = interval.estimate / reference if reference else None
-        above = floor is not None and relative is not None and abs(relative) > floor
-        rows.append(
-            {
-                "metric": metric,
-                "trial": trial.id,
-                "settings": dict(trial.settings),
-                "baseline": dict(base.settings),
-                "difference": interval.estimate,
-                "relative": relative,
-                "low": interval.low,
-                "high": interval.high,
-                "n": interval.n,
-                "method": interval.method,
-                "noise_floor": floor,
-                "noise_source": source,
-                "mixes_modelled": base.modelled != trial.modelled,
-                "is_difference": interval.excludes_zero and above,
-            }
-        )
-    return rows
+    rows = (difference_row(base, trial, metric, floors) for metric in COMPARED)
+    return [row for row in rows if row is not None]
+
+
+def difference_row(
+    base: TrialResult, trial: TrialResult, metric: str, floors: Mapping[tuple[str, str], float]
+) -> dict[str, Any] | None:
+    """What `trial` differs by from `base` in one metric, as the API gives it; None where either lacks it. `floors` are
+    those of `noise_floors`."""
+    interval = interval_between(base, trial, metric)
+    if interval is None:
+        return None
+    reference = fmean(base.values(metric))
+    floor, source = _floor(base, trial, metric, floors)
+    relative = interval.estimate / reference if reference else None
+    above = floor is not None and relative is not None and abs(relative) > floor
+    return {
+        "metric": metric,
+        "trial": trial.id,
+        "settings": dict(trial.settings),
+        "baseline": dict(base.settings),
+        "difference": interval.estimate,
+        "relative": relative,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+        "method": interval.method,
+        "noise_floor": floor,
+        "noise_source": source,
+        "mixes_modelled": base.modelled != trial.modelled,
+        "is_difference": interval.excludes_zero and above,
+    }
+
+
+def verdict_of(row: Mapping[str, Any]) -> str:
+    """What may be said of a difference, in words."""
+    better = COMPARED[row["metric"]][1]
+    if row["mixes_modelled"]:
+        return "not comparable: measured and modelled"
+    if row["low"] is None:
+        return f"no interval ({row['method']})"
+    if not row["is_difference"]:
+        return "no difference shown"
+    if better is None:
+        return "differs"
+    return "better" if (row["difference"] > 0) == better else "worse"
 
 
 def _floor(

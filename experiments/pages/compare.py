@@ -9,7 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from experiments.analysis.compare import COMPARED, TrialResult, compare_trials
+from experiments.analysis.compare import COMPARED, TrialResult, compare_trials, verdict_of
 from experiments.analysis.distributions import pool
 from experiments.analysis.pareto import pareto_front
 from experiments.analysis.speculative import bands_by_trial
@@ -127,7 +127,7 @@ def _differences(comparison: dict[str, Any]) -> dict[str, Any]:
             "before": base.get(row["metric"]),
             "after": by_id[row["trial"]]["metrics"].get(row["metric"]),
             "label": by_id[row["trial"]]["label"],
-            "verdict": _verdict(row),
+            "verdict": verdict_of(row),
         }
         for row in comparison["differences"]
     ]
@@ -137,20 +137,6 @@ def _differences(comparison: dict[str, Any]) -> dict[str, Any]:
         "lead_differences": [row for row in rows if row["metric"] in LEAD],
         "other_differences": [row for row in rows if row["metric"] not in LEAD],
     }
-
-
-def _verdict(row: dict[str, Any]) -> str:
-    """What may be said of a difference, in words."""
-    better = COMPARED[row["metric"]][1]
-    if row["mixes_modelled"]:
-        return "not comparable: measured and modelled"
-    if row["low"] is None:
-        return f"no interval ({row['method']})"
-    if not row["is_difference"]:
-        return "no difference shown"
-    if better is None:
-        return "differs"
-    return "better" if (row["difference"] > 0) == better else "worse"
 
 
 def _metric_rows(comparison: dict[str, Any]) -> list[dict[str, Any]]:
