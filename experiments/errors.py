@@ -55,3 +55,10 @@ class NoFinalAttempt(ExperimentError):
     def __init__(self, run_id: int, attempts: list[int]) -> None:
         which = f"ask for attempt={attempts[-1]}, or" if attempts else "it has no attempt yet:"
         super().__init__(f"run {run_id} has not ended, so it has no final attempt: {which} wait for its end")
+
+
+class NotALadder(ExperimentError):
+    """What each step gains was asked of an experiment whose design has no steps."""
+
+    def __init__(self, experiment_id: int) -> None:
+        super().__init__(f"experiment {experiment_id} is no ladder: its design has no steps")

@@ -16,6 +16,7 @@ from experiments.api import (
     compare,
     experiments,
     exports,
+    ladder,
     models,
     node,
     runs,
@@ -60,6 +61,7 @@ api.add_router("", experiments.router)
 api.add_router("", runs.router)
 api.add_router("", compare.router)
 api.add_router("", check.router)
+api.add_router("", ladder.router)
 api.add_router("", exports.router)
 api.add_router("", webhooks.router)
 api.add_router("", catalog.router)

@@ -164,7 +164,7 @@ def _cells(spec: ExperimentSpec, document: Mapping[str, Any]) -> tuple[Cell, ...
         except SpecError as error:
             shown = ", ".join(f"{path} = {value}" for path, value in trial.sets.items())
             for one in error.errors:
-                field = _field_that_sets(one.field, spec)
+                field = field_that_sets(one.field, spec)
                 message = one.message if field else f"{one.message} (with {shown})"
                 errors.setdefault((field or one.field, message), FieldError(field or one.field, message, one.allowed))
     if errors:
@@ -187,7 +187,7 @@ def _scalar_at(document: Mapping[str, Any], path: str) -> Setting:
     return here if isinstance(here, str | int | float | bool) else None
 
 
-def _field_that_sets(path: str, spec: ExperimentSpec) -> str | None:
+def field_that_sets(path: str, spec: ExperimentSpec) -> str | None:
     """Where the document says the value of a path that trials set."""
     if path in spec.matrix:
         return f"matrix.{path}"

@@ -177,12 +177,14 @@ def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
     }
 
 
-def noise_floors(trials: Sequence[TrialResult]) -> dict[tuple[str, str], float]:
+def noise_floors(
+    trials: Sequence[TrialResult], metrics: Sequence[str] = tuple(COMPARED)
+) -> dict[tuple[str, str], float]:
     """A/A spread by (node, metric), from the repeats of every setting that ran there."""
     nodes = {run.node for trial in trials for run in trial.valid_runs()}
     floors: dict[tuple[str, str], float] = {}
     for node in nodes:
-        for metric in COMPARED:
+        for metric in metrics:
             groups = [
                 [v for run in trial.valid_runs() if run.node == node and (v := run.values.get(metric)) is not None]
                 for trial in trials

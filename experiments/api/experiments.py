@@ -87,7 +87,7 @@ def validate(request: HttpRequest, project: ProjectSlug = None) -> ValidationOut
     return ValidationOut(
         valid=True,
         errors=[],
-        trials=[PlannedTrial(index=cell.index, settings=cell.settings) for cell in plan.cells],
+        trials=[PlannedTrial(index=cell.index, settings=cell.settings, label=cell.label) for cell in plan.cells],
         runs=len(plan.runs),
         warnings=[WarningOut(**asdict(warning)) for warning in ahead.warnings],
         estimate=EstimateOut(**asdict(ahead.estimate)) if ahead.estimate else None,

@@ -34,6 +34,7 @@ def experiment_out(experiment: Experiment, counts: dict[str, int], trials: list[
                 id=entry.trial.id,
                 index=entry.trial.index,
                 settings=entry.trial.settings,
+                label=entry.trial.label,
                 runs=[run_in_trial(one) for one in entry.runs],
             )
             for entry in trials

@@ -59,6 +59,7 @@ class TrialOut(Schema):
     id: int
     index: int
     settings: dict[str, Any] = Field(description="The values of this cell of the matrix, by dotted path.")
+    label: str = Field("", description="On a ladder, what its rung is called.")
     runs: list[RunInTrial]
 
 
@@ -99,6 +100,7 @@ class ExperimentPage(PageOut):
 class PlannedTrial(Schema):
     index: int
     settings: dict[str, Any]
+    label: str = ""
 
 
 class WarningOut(Schema):

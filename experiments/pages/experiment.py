@@ -16,9 +16,11 @@ from experiments.analysis.speculative import Band, bands_by_trial
 from experiments.comparison import results_of
 from experiments.figures.trials import tradeoff_figure
 from experiments.form.rewrite import write
+from experiments.ladders import axes_of, group_ladders, is_ladder
 from experiments.models import EXPERIMENT_OPEN, Experiment
 from experiments.pages.access import experiment_or_404, person
 from experiments.pages.heatmap import heat_map
+from experiments.pages.ladder import ladder_panel
 from experiments.pages.rows import progress_of
 from experiments.selectors import count_runs, models_of, readable_experiments, trials_with_runs
 from experiments.shipped import example_of
@@ -129,7 +131,8 @@ def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]
     return {
         "rows": rows,
         "judged": sum(one.run.valid is not None for entry in entries for one in entry.runs),
-        "axes": list(matrix),
+        "is_ladder": is_ladder(experiment.spec),
+        "axes": axes_of(experiment.spec),
         "columns": [{"name": name, "largest": _largest(name, by_id.values(), bands.values())} for name in used],
         "has_results": bool(used),
         "speculative": bool(bands),
@@ -139,6 +142,7 @@ def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]
         "without_against": sum(bool(t["metrics"]) and against not in t["metrics"] for t in by_id.values()),
         "asked": asked,
         "tradeoff": tradeoff_figure(comparison["trials"], "interactivity", against, front, bands),
+        "ladder": ladder_panel(group_ladders(experiment.spec, entries, trials), asked),
         "heat": heat_map(matrix, comparison["trials"], asked, bands),
         "compare_ids": ",".join(str(entry.trial.pk) for entry in entries),
     }

@@ -24,7 +24,7 @@ from hardware.models import Node, NodeKind
 from hardware.selectors import current_chips, nodes_serving
 from labsite.accounts.models import Project
 from runners.document import FieldError, SpecError
-from runners.matrix import Plan
+from runners.matrix import Plan, field_that_sets
 from runners.models.memory import least_memory_bytes, machine_memory_bytes
 from runners.spec import ExperimentSpec, PlacementSpec
 
@@ -53,7 +53,7 @@ def check_feasible(plan: Plan, project: Project) -> Feasible:
             counts[cell.index] = found
             continue
         for fault in found:
-            field = f"matrix.{fault.field}" if fault.field in plan.spec.matrix else fault.field
+            field = field_that_sets(fault.field, plan.spec) or fault.field
             errors.setdefault((field, fault.message), FieldError(field, fault.message, fault.allowed))
     if errors:
         raise SpecError(list(errors.values()))

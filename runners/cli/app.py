@@ -21,6 +21,7 @@ from runners.cli.compare import compare
 from runners.cli.errors import FAULT, INTERRUPTED, CommandFailed, WrongUse
 from runners.cli.export import export
 from runners.cli.follow import wait, watch
+from runners.cli.ladder import ladder
 from runners.cli.login import login, logout
 from runners.cli.look import list_experiments, list_runs, nodes, show_one
 from runners.cli.models import models_app
@@ -77,6 +78,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": show_one,
     "compare": compare,
     "check": check,
+    "ladder": ladder,
     "export": export,
     "cancel": cancel,
     "pause": pause,

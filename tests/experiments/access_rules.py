@@ -94,6 +94,8 @@ API: dict[str, dict[str, Rule]] = {
     f"{EXPERIMENT}/export/<kind>.<form>": {"GET": change(MEMBER)},
     # whoever may read it is told that its run has no results yet
     f"{EXPERIMENT}/check": {"GET": Rule(outcomes("in in gone refused refused refused refused refused refused"))},
+    # nor is it a ladder
+    f"{EXPERIMENT}/ladder": {"GET": Rule(outcomes("in in gone refused refused refused refused refused refused"))},
     "runs": {"GET": Rule(SIGNED_IN)},
     RUN: {"GET": Rule(MEMBER)},
     f"{RUN}/cancel": {"POST": change(CONTROL)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,8 +23,9 @@ def words(name: str) -> list[str]:
     return (FOLDER / f"{name}.md").read_text(encoding="utf-8").splitlines()
 
 
-def test_there_are_eleven_examples_each_with_its_text() -> None:
-    assert [name[:2] for name in NAMES] == [f"{number:02}" for number in range(1, 12)]
+def test_examples_are_numbered_and_each_has_its_text() -> None:
+    numbers = [name[:2] for name in NAMES]
+    assert numbers[:11] == [f"{number:02}" for number in range(1, 12)] and len(set(numbers)) == len(numbers)
     assert sorted(path.stem for path in FOLDER.glob("*.md")) == NAMES
 
 
@@ -71,8 +73,9 @@ def check_valid(*results: Result) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_of_an_example_is_valid_but_for_chips_that_are_not_disclosed(name: str) -> None:
     shorter: dict[str, Any] = {"num_requests": 24}
-    if plan(name).spec.workload.shared_prefix:
-        shorter |= {"shared_prefix": {"groups": 2, "prefix_tokens": 20_000}, "warmup": {"num_requests": 8}}
+    if shared := plan(name).spec.workload.shared_prefix:
+        tokens = min(shared.prefix_tokens, 20_000)
+        shorter |= {"shared_prefix": {"groups": 2, "prefix_tokens": tokens}, "warmup": {"num_requests": 8}}
     check_valid(play(run_spec(plan(name).cells[0], seed=3, **shorter)))
 
 
@@ -283,3 +286,24 @@ def test_11_bandwidth_and_bits_count_only_once_the_engine_is_out_of_the_way() ->
     assert speed("kog", 8) > 3 * speed("kog", 1)
     assert speed("kog", 8) > 2000 > speed("kog", 1)
     assert speed("vllm", 1, "ngram") > 1.5 * speed("vllm", 1)
+
+
+LADDER = "15-one-technique-on-another"
+
+
+def test_15_three_steps_carry_the_throughput_and_chunked_prefill_the_pauses() -> None:
+    cells = {cell.label: cell for cell in plan(LADDER).cells}
+    rungs = {label: play(run_spec(cell, plan(LADDER).runs[0].seed)) for label, cell in cells.items()}
+    check_valid(*rungs.values())
+    speed = [rungs[label].value("output_throughput") for label in cells]
+    gains = [later / earlier for earlier, later in pairwise(speed)]
+    assert all(gain > 1.2 for gain in gains[:3])
+    assert gains[3] == pytest.approx(1, abs=0.03)
+    assert 1.01 < gains[4] < 1.2
+
+    def pause(label: str) -> float:
+        return rungs[label].summary.metrics["itl"].percentiles["p95"].value
+
+    assert pause("chunked prefill") < pause("n-gram speculation") / 2
+    assert rungs["chunked prefill"].value("ttft") > rungs["n-gram speculation"].value("ttft")
+    assert rungs["KV-aware routing"].value("cache_hit_rate") > rungs["chunked prefill"].value("cache_hit_rate")
