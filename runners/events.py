@@ -89,7 +89,13 @@ class Sample(Event):
 
 class RequestRecord(Event):
     """One request, as METRICS.md defines its times. `token_times_s[i]` is when stream event i arrived and
-    `token_counts[i]` how many output tokens it carried."""
+    `token_counts[i]` how many output tokens it carried.
+
+    A request of a conversation or an agent's task names its `session`, and is the session's `turn`-th step (from 1;
+    requests side by side have one turn), one of `session_requests` planned. The first `thinking_tokens` of the output
+    came before the answer. `correct` says whether a checked answer was right, `headers_s` when the response's headers
+    came.
+    """
 
     kind: Literal["request"] = "request"
     index: int
@@ -114,6 +120,13 @@ class RequestRecord(Event):
     preemptions: int | None = None
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
+    session: str | None = None
+    turn: int | None = None
+    session_requests: int | None = None
+    traffic_class: str | None = None
+    thinking_tokens: int | None = None
+    correct: bool | None = None
+    headers_s: float | None = None
 
     @model_validator(mode="after")
     def one_count_for_each_time(self) -> Self:

@@ -26,7 +26,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from runners.load.drive import LoadResult, drive
 from runners.load.http import Target
-from runners.load.plan import RequestPlan
+from runners.load.plan import make_plan
+from runners.load.planned import LoadPlan
 from runners.load.prompts import PromptSource, SyntheticPrompts, TextPrompts
 from runners.load.text import shipped_text
 from runners.runtime.tokenizer import Tokenizer
@@ -101,7 +102,7 @@ def make_prompts(config: ClientConfig) -> PromptSource:
     return TextPrompts(config.seed, tokenizer.encode(shipped_text(), add_special=False), allowed)
 
 
-async def run(config: ClientConfig, plan: RequestPlan, put: Callable[[dict[str, Any]], None]) -> LoadResult:
+async def run(config: ClientConfig, plan: LoadPlan, put: Callable[[dict[str, Any]], None]) -> LoadResult:
     zero_s = time.monotonic()
     put({"type": "clock", "zero_monotonic_s": zero_s})
     # No limit on connections: a limit would queue requests here, unseen by the server.
@@ -113,7 +114,7 @@ async def run(config: ClientConfig, plan: RequestPlan, put: Callable[[dict[str, 
         return await drive(target, plan, put)
 
 
-async def run_until_cancelled(config: ClientConfig, plan: RequestPlan) -> None:
+async def run_until_cancelled(config: ClientConfig, plan: LoadPlan) -> None:
     """Runs the load; a signal, the end of stdin or of stdout's reader cancels it."""
     loop = asyncio.get_running_loop()
     cancelled = asyncio.Event()
@@ -150,7 +151,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, ask: Callable[[], object]) -> None
 def main() -> int:
     try:
         config = ClientConfig.model_validate_json(sys.stdin.buffer.readline())
-        plan = RequestPlan(config.workload, config.seed, make_prompts(config))
+        plan = make_plan(config.workload, config.seed, make_prompts(config))
     except (ValidationError, ValueError, OSError) as error:
         print(f"error: the load generator can't start: {error}", file=sys.stderr)
         return 2

@@ -14,11 +14,10 @@ from typing import Any
 
 from runners.events import RequestRecord
 from runners.load.http import Target, request_body, send
-from runners.load.plan import Phase, PlannedRequest, RequestPlan
+from runners.load.planned import LoadPlan, Phase, PlannedRequest
 from runners.load.self_check import SelfCheck
 from runners.load.ticks import TICK_S, TickCounter
 from runners.load.trace import RequestTrace
-from runners.spec import ClosedArrival
 
 GONE_AFTER_REFUSALS = 8
 PAUSE_AFTER_ERROR_S = 0.25
@@ -42,7 +41,7 @@ class LoadResult:
         return {"window_start_s": self.window_start_s, "window_end_s": self.window_end_s, "client": self.client}
 
 
-async def drive(target: Target, plan: RequestPlan, put: Put) -> LoadResult:
+async def drive(target: Target, plan: LoadPlan, put: Put) -> LoadResult:
     """Runs the whole load. When cancelled, it records that and returns what there is."""
     return await Driver(target, plan, put).run()
 
@@ -50,7 +49,7 @@ async def drive(target: Target, plan: RequestPlan, put: Put) -> LoadResult:
 class Driver:
     """One load from time zero to its end."""
 
-    def __init__(self, target: Target, plan: RequestPlan, put: Put) -> None:
+    def __init__(self, target: Target, plan: LoadPlan, put: Put) -> None:
         self._target = target
         self._plan = plan
         self._put = put
@@ -94,7 +93,7 @@ class Driver:
         start_s = self._result.window_start_s = self._now()
         self._say("measuring", start_s)
         self._check.start()
-        duration_s = self._plan.workload.duration_s
+        duration_s = self._plan.lasts_s
         if duration_s is None:
             await self._send_phase("measured", until_s=None)
             return
@@ -126,10 +125,8 @@ class Driver:
             await self._open_loop(requests, arrivals, until_s)
 
     async def _closed_loop(self, requests: Iterator[PlannedRequest], until_s: float | None) -> None:
-        arrival = self._plan.workload.arrival
-        assert isinstance(arrival, ClosedArrival)
         async with asyncio.TaskGroup() as users:
-            for _ in range(arrival.max_concurrency):
+            for _ in range(self._plan.users(self._counter.phase).most):
                 users.create_task(self._be_user(requests, until_s))
 
     async def _be_user(self, requests: Iterator[PlannedRequest], until_s: float | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from runners.events import RequestRecord
-from runners.load.plan import PlannedRequest
+from runners.load.planned import PlannedRequest
 from runners.load.sse import SseError, SseParser
 from runners.load.trace import RequestTrace
 
@@ -60,6 +60,8 @@ def request_body(request: PlannedRequest, model: str) -> bytes:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if request.priority:
+        body["priority"] = request.priority
     return json.dumps(body, separators=(",", ":")).encode()
 
 

@@ -7,39 +7,35 @@ is compared under one seed meets the same requests, however fast it answers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
 from runners.load.arrivals import arrival_times
 from runners.load.lengths import draw_length
+from runners.load.planned import FollowUp, Ids, LoadPlan, Phase, PlannedRequest, Users
 from runners.load.prompts import PromptSource
 from runners.load.seeds import Stream, random_stream
+from runners.load.users import ConstantUsers
 from runners.runtime.sequence import SamplingParams
-from runners.spec import OpenArrival, WorkloadSpec
-
-Phase = Literal["warmup", "measured"]
+from runners.spec import ClosedArrival, OpenArrival, WorkloadSpec
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRequest:
-    """`params.max_tokens` is the drawn output length; with `ignore_eos` it is the least as well."""
-
-    number: int
-    phase: Phase
-    request_id: str
-    prompt_ids: tuple[int, ...]
-    params: SamplingParams
+def make_plan(workload: WorkloadSpec, seed: int, prompts: PromptSource) -> LoadPlan:
+    """The plan of a workload, whatever its kind."""
+    return RequestPlan(workload, seed, prompts)
 
 
 class RequestPlan:
-    """All requests of one run and, in an open loop, when each phase sends them."""
+    """Requests that each stand alone. Implements runners.load.planned.LoadPlan."""
 
     def __init__(self, workload: WorkloadSpec, seed: int, prompts: PromptSource) -> None:
         self.workload = workload
         self._seed = seed
         self._prompts = prompts
         self._num_warmup = workload.warmup.num_requests
+
+    @property
+    def lasts_s(self) -> float | None:
+        return self.workload.duration_s
 
     def requests(self, phase: Phase) -> Iterator[PlannedRequest]:
         """The phase's requests in order; endless where the workload ends by time."""
@@ -55,6 +51,18 @@ class RequestPlan:
             return None
         stream = Stream.WARMUP_ARRIVALS if phase == "warmup" else Stream.ARRIVALS
         return arrival_times(self.workload.arrival, random_stream(self._seed, stream))
+
+    def users(self, phase: Phase) -> Users:
+        arrival = self.workload.arrival
+        if not isinstance(arrival, ClosedArrival):
+            raise ValueError(f"arrival: {arrival.kind} has no users; allowed: closed")
+        return ConstantUsers(arrival.max_concurrency)
+
+    def after(self, number: int, output_ids: Ids | None) -> Sequence[FollowUp]:
+        return ()
+
+    def abandon(self, number: int) -> None:
+        return
 
     def _request(self, number: int) -> PlannedRequest:
         input_len, output_len = self.workload.input_len, self.workload.output_len

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runners.events import RequestRecord
-from runners.load.plan import Phase
+from runners.load.planned import Phase
 from runners.load.trace import RequestTrace
 
 TICK_S = 0.25

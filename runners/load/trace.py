@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from runners.events import RequestRecord
-from runners.load.plan import PlannedRequest
+from runners.load.planned import PlannedRequest
 
 Outcome = Literal["ok", "error", "cancelled", "timeout"]
 
@@ -79,5 +79,15 @@ class RequestTrace:
             status=status,
             finish_reason=self.finish_reason,
             error=error,
+            session=self.request.session,
+            turn=self.request.turn,
+            session_requests=self.request.session_requests,
+            traffic_class=self.request.traffic_class,
+            thinking_tokens=self._thinking_tokens(),
             **self.runtime,
         )
+
+    def _thinking_tokens(self) -> int | None:
+        """As many as were planned, or arrived where the output broke off before."""
+        planned = self.request.thinking_tokens
+        return None if planned is None else min(planned, self.counted_tokens)

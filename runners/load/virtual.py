@@ -20,7 +20,8 @@ import numpy as np
 
 from runners.events import Sample, Status
 from runners.load.drive import PAUSE_AFTER_ERROR_S, LoadResult
-from runners.load.plan import Phase, PlannedRequest, RequestPlan
+from runners.load.plan import make_plan
+from runners.load.planned import LoadPlan, Phase, PlannedRequest
 from runners.load.prompts import PromptSource, SyntheticPrompts
 from runners.load.step_sums import sum_steps
 from runners.load.system import Ended, System
@@ -29,7 +30,7 @@ from runners.load.timeline import Sink, Timeline
 from runners.load.trace import RequestTrace
 from runners.runtime.engine import RequestRejected
 from runners.runtime.outputs import RequestTiming
-from runners.spec import ClosedArrival, RunSpec
+from runners.spec import RunSpec
 from runners.spec.workload import LONGEST_S
 
 StatusPhase = Literal["warming_up", "measuring", "draining", "done"]
@@ -62,13 +63,13 @@ def run(
     if system.clock.now() != 0.0:
         raise ValueError(f"clock: stands at {system.clock.now()} s; allowed: 0, where the run's time begins")
     source = prompts or SyntheticPrompts(spec.seed, np.arange(int(spec.model.shape["vocab_size"])))
-    return VirtualLoad(RequestPlan(spec.workload, spec.seed, source), system, sink, wall).run()
+    return VirtualLoad(make_plan(spec.workload, spec.seed, source), system, sink, wall).run()
 
 
 class VirtualLoad:
     """One load from the clock's 0 to its end."""
 
-    def __init__(self, plan: RequestPlan, system: System, sink: Sink, wall: Callable[[], float]) -> None:
+    def __init__(self, plan: LoadPlan, system: System, sink: Sink, wall: Callable[[], float]) -> None:
         self._plan = plan
         self._system = system
         self._clock = system.clock
@@ -81,6 +82,7 @@ class VirtualLoad:
         self._num_sent = 0
         self._until_s: float | None = None
         self._draining = False
+        self._is_closed = True
 
     def run(self) -> LoadResult:
         self._timeline.tell(self._status("warming_up", 0.0))
@@ -89,7 +91,7 @@ class VirtualLoad:
         self._counter.phase = "measured"
         start_s = self._now()
         self._timeline.tell(self._status("measuring", start_s))
-        duration_s = self._plan.workload.duration_s
+        duration_s = self._plan.lasts_s
         end_s = None if duration_s is None else start_s + duration_s
         self._run_phase("measured", end_s)
         self._begin_drain(self._now())
@@ -102,11 +104,10 @@ class VirtualLoad:
 
     def _run_phase(self, phase: Phase, until_s: float | None) -> None:
         requests, arrivals = self._plan.requests(phase), self._plan.arrivals(phase)
+        self._is_closed = arrivals is None
         start_s, self._until_s = self._now(), until_s
         if arrivals is None:
-            arrival = self._plan.workload.arrival
-            assert isinstance(arrival, ClosedArrival)
-            self._due_s = [start_s] * arrival.max_concurrency
+            self._due_s = [start_s] * self._plan.users(phase).most
         else:
             self._due_s = [start_s + next(arrivals)]
         while True:
@@ -182,7 +183,7 @@ class VirtualLoad:
             self._let_user_go_on(times_s[-1])
 
     def _let_user_go_on(self, t_s: float) -> None:
-        if isinstance(self._plan.workload.arrival, ClosedArrival):
+        if self._is_closed:
             heapq.heappush(self._due_s, t_s)
 
     def _pass_time(self, t_s: float) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.load.plan import PlannedRequest, RequestPlan
+from runners.load.plan import RequestPlan
+from runners.load.planned import PlannedRequest
 from runners.load.prompts import SyntheticPrompts
 from runners.spec import WorkloadSpec
 

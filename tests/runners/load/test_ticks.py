@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runners.load.plan import PlannedRequest
+from runners.load.planned import PlannedRequest
 from runners.load.ticks import TickCounter
 from runners.load.trace import RequestTrace
 from runners.runtime.sequence import SamplingParams
