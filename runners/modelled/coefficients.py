@@ -77,6 +77,23 @@ class Setting(Protocol):
     def chip(self) -> Any: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ChipFamily:
+    """What of a chip decides the groups, where no record of it is at hand; empty where no chip is meant."""
+
+    family: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSetting:
+    """A setting that is no published case."""
+
+    engine: str
+    scenario: str
+    precision: str = ""
+    chip: ChipFamily = ChipFamily()
+
+
 def group_of(setting: Setting, level: str) -> str:
     """The group that the setting is in at that level, such as "engine|family=vLLM|hopper"."""
     values = {

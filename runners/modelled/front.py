@@ -9,37 +9,23 @@ client) is counted with the reading.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from runners.events import RequestRecord
 from runners.modelled.calibration_file import own_calibration
-from runners.modelled.coefficients import FIRST_TOKEN, values_of
+from runners.modelled.coefficients import FIRST_TOKEN, RunSetting, values_of
 from runners.modelled.profiles import FITTED
 
 UNDISTURBED = 0.05
 """Quantile of times from sending to queueing that no step in progress lengthens."""
 
 
-@dataclass(frozen=True, slots=True)
-class _NoChip:
-    family: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    engine: str
-    scenario: str
-    precision: str = ""
-    chip: _NoChip = _NoChip()
-
-
 def reading_s(profile: str, *, disaggregated: bool) -> float:
     """Seconds of a request outside of steps under an engine profile; 0 for one that no result was fitted on."""
     if profile not in FITTED:
         return 0.0
-    setting = _Setting(profile, "disaggregated" if disaggregated else "closed loop")
+    setting = RunSetting(profile, "disaggregated" if disaggregated else "closed loop")
     return values_of(setting, own_calibration().first_token, FIRST_TOKEN)["fixed"]
 
 

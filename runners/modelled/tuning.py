@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from runners.chips import ChipRecord
 from runners.modelled.calibration_file import COST_MODEL, Calibration, own_calibration
-from runners.modelled.coefficients import Peaks, make_speeds, values_of
+from runners.modelled.coefficients import ChipFamily, Peaks, RunSetting, make_speeds, values_of
 from runners.modelled.facts import DEFAULT_LINK_BYTES_PER_S, DEFAULT_LINK_LATENCY_S, family_of
 from runners.modelled.power import UNFITTED, PowerShares, shares_of
 from runners.modelled.profiles import ENGINE_PROFILES, overrides_of
@@ -38,19 +38,6 @@ SCHEDULED_ENGINES = (
 spends is in the time per layer."""
 QUANTITIES: Mapping[str, Quantity] = {"latency": "latency", "rate": "rate", "ttft": "run_ttft", "energy": "energy"}
 """What bounds a run's figures, and the quantity of the calibration whose error that is."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Chip:
-    family: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    engine: str
-    scenario: str
-    precision: str
-    chip: _Chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +80,11 @@ def tune(
     fit, overrides = calibration or own_calibration(), overrides_of(profile)
     family = family_of(chip.chip_id)
     power = shares_of(fit.power, family)
-    setting = _Setting(profile, SCENARIO, precision, _Chip(family))
+    setting = RunSetting(profile, SCENARIO, precision, ChipFamily(family))
     if ("memory", f"family={family}") in fit.steps and not chip.speculative:
         values = values_of(setting, fit.steps)
         if computes is not None and ("gemm", f"family|precision={family}|{precision}") not in fit.steps:
-            other = values_of(_Setting(profile, SCENARIO, computes, _Chip(family)), fit.steps)
+            other = values_of(RunSetting(profile, SCENARIO, computes, ChipFamily(family)), fit.steps)
             values |= {name: other[name] for name in ("gemm", "expert_gemm")}
         values |= dict(overrides)
         if overrides:  # Nobody has published how far off such an engine is.
