@@ -19,6 +19,7 @@ from runners.roofline import Utilisation, measure_utilisation
 from runners.spec import RunSpec, SloSpec
 from runners.system_figures import SystemFigures, sum_over_engines, system_figures
 from runners.validity import Reason, find_reasons
+from runners.window import begins_in, length_s, window_of
 
 PERCENTILES = (50, 90, 95, 99)
 
@@ -90,7 +91,8 @@ def summarize(
 ) -> Summary:
     """Figures over the measured window `[report.window_start_s, report.window_end_s]`, and the run's validity."""
     measured = [record for record in requests if record.phase == "measured"]
-    inside = [step for step in steps if _in_window(step, report)]
+    window = window_of(report)
+    inside = [step for step in steps if begins_in(step, window)]
     latencies = latency_values(measured, spec)
     system = system_figures(steps, report, spec)
     metrics = {
@@ -101,12 +103,6 @@ def summarize(
     }
     reasons = find_reasons(requests, inside, report, spec, attempt=attempt)
     return Summary(metrics, tuple(reasons), report.modelled, latencies)
-
-
-def _in_window(step: Step, report: Report) -> bool:
-    if report.window_start_s is None or report.window_end_s is None:
-        return False
-    return report.window_start_s <= step.start_s < report.window_end_s
 
 
 # Per request
@@ -251,16 +247,11 @@ def _difference(later: float | None, earlier: float | None) -> float | None:
     return None if later is None or earlier is None else later - earlier
 
 
-def _window_s(report: Report) -> float | None:
-    window_s = _difference(report.window_end_s, report.window_start_s)
-    return window_s if window_s is not None and window_s > 0 else None
-
-
 def _rate_metrics(
     measured: Sequence[RequestRecord], report: Report, spec: RunSpec, system: SystemFigures
 ) -> dict[str, Metric]:
     ok = [record for record in measured if record.status == "ok"]
-    window_s = _window_s(report)
+    window_s = length_s(report)
     outputs = sum(record.output_tokens or 0 for record in ok)
     inputs = sum(record.input_tokens or 0 for record in ok)
     good = [record for record in ok if meets_slo(record, spec.slo)]
@@ -291,7 +282,7 @@ def _rate_metrics(
         "requests_failed": Metric(float(len(measured) - n), "req", len(measured)),
         "window": Metric(window_s, "s", n),
     }
-    return metrics | _concurrency_metrics(measured, report, window_s)
+    return metrics | _concurrency_metrics(measured, report)
 
 
 def _power_metrics(
@@ -302,7 +293,7 @@ def _power_metrics(
     ok = [record for record in measured if record.status == "ok"]
     outputs, n = sum(record.output_tokens or 0 for record in ok), len(ok)
     useful = sum(bool(meets_slo(record, spec.slo)) for record in ok) if objectives(spec.slo) else 0
-    energy_j, window_s = system.energy_j, _window_s(report)
+    energy_j, window_s = system.energy_j, length_s(report)
 
     def energy_per(count: int) -> Metric:
         return Metric(energy_j / count if energy_j is not None and count else None, "J", n)
@@ -317,14 +308,14 @@ def _power_metrics(
     }
 
 
-def _concurrency_metrics(
-    measured: Sequence[RequestRecord], report: Report, window_s: float | None
-) -> dict[str, Metric]:
+def _concurrency_metrics(measured: Sequence[RequestRecord], report: Report) -> dict[str, Metric]:
     """Time-average of requests in flight, and how far Little's law (throughput × mean E2EL) is from it."""
     n = len(measured)
-    if window_s is None or report.window_start_s is None or report.window_end_s is None or not n:
+    window = window_of(report)
+    if window is None or not n:
         return {"concurrency": Metric(None, "req", n), "littles_law_error": Metric(None, "share", n)}
-    start, end = report.window_start_s, report.window_end_s
+    start, end = window
+    window_s = end - start
     in_flight_s = sum(
         max(
             0.0,
@@ -352,7 +343,7 @@ def _runtime_metrics(
     total = [step.kv_used_blocks + step.kv_cached_blocks + step.kv_free_blocks for step in steps]
     slots_held = sum(held) * spec.engine.block_size
     slots_used = sum(step.kv_used_slots for step in steps)
-    window_s = _window_s(report)
+    window_s = length_s(report)
     busy_s = sum(step.duration_s for step in steps) / system.engines
     with_cache = [record for record in ok if record.cached_tokens is not None and record.input_tokens]
     cached = sum(record.cached_tokens or 0 for record in with_cache)

@@ -14,9 +14,7 @@ from typing import Any
 
 from runners.events import Report, Step
 from runners.spec import RunSpec
-
-Window = tuple[float, float]
-"""Start and end, in seconds on the run's clock."""
+from runners.window import Window, window_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ def system_figures(steps: Sequence[Step], report: Report, spec: RunSpec) -> Syst
     """`steps` are all of the run. A run whose report names no system is of one engine on one chip."""
     system = report.facts.get("system") or {}
     pools = system.get("pools") or []
-    window = _window(report)
+    window = window_of(report)
     inside = [] if window is None else list(_inside(steps, window))
     return SystemFigures(
         chips=int(system.get("chips") or 1),
@@ -51,11 +49,6 @@ def sum_over_engines(steps: Sequence[Step], measure: Callable[[Step], float]) ->
     for step in steps:
         by_engine[step.engine].append(measure(step))
     return sum(sum(values) / len(values) for values in by_engine.values()) if by_engine else None
-
-
-def _window(report: Report) -> Window | None:
-    start, end = report.window_start_s, report.window_end_s
-    return (start, end) if start is not None and end is not None and end > start else None
 
 
 def _inside(steps: Sequence[Step], window: Window) -> Iterator[tuple[Step, float]]:
