@@ -7,15 +7,16 @@ that is none is kept as text, so that nothing typed is lost.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from experiments.form.designs import add_step, remove_step, set_design, set_label, set_values
 from experiments.form.kinds import COMPARED, KINDS, OPTIONAL, SHAPE, axes_of, kind_of, read, starts_of, usual
 from experiments.form.rewrite import REMOVED, Change, apply
+from experiments.form.scalars import scalar
 from experiments.form.settings import Setting, default_kind, setting
 from runners import shapes
-from runners.document import SpecError, document_errors, parse_text
+from runners.document import SpecError, document_errors
 
 EACH = "each request"
 TYPED = "a shape of one’s own"
@@ -60,20 +61,6 @@ def _typed(value: str, about: Setting) -> Any:
     if about.takes_numbers or about.only_choices:
         return scalar(value)
     return value
-
-
-def scalar(text: str) -> Any:
-    """Text as a plain YAML scalar of the document's dialect: a number, true, false, null, or text.
-
-    A number beyond floats stays as it was typed: infinity could not be told from it in the document's text.
-    """
-    try:
-        parsed = parse_text(f"value: {text.strip()}").get("value")
-    except SpecError:
-        return text
-    if isinstance(parsed, float) and not math.isfinite(parsed):
-        return text.strip()
-    return parsed if isinstance(parsed, str | int | float | bool | None) else text
 
 
 def _as_text(value: Any) -> str:
@@ -230,6 +217,12 @@ def _add_axis(rest: str, value: str, document: Document) -> list[Change]:
     return [*left_out, Change(("matrix", value), start_values(setting(value, document), document))]
 
 
+def _add_step(rest: str, value: str, document: Document) -> list[Change]:
+    """A step that sets a path to the second of the values from which an axis over it would start: the other one."""
+    values = start_values(setting(value, document), document) if value else [None]
+    return add_step(rest, value, document, values[-1])
+
+
 def start_values(about: Setting, document: Document) -> list[Any]:
     """All choices, of many the present one and the next, each if it goes with the rest of the document; or the present
     number and its double (its half, where the double is too large)."""
@@ -286,4 +279,9 @@ _KINDS: dict[str, Callable[[str, str, Document], list[Change]]] = {
     "axis": _axis,
     "axis-remove": _remove,
     "axis-add": _add_axis,
+    "design": set_design,
+    "step-label": set_label,
+    "step-set": set_values,
+    "step-remove": remove_step,
+    "step-add": _add_step,
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.form.changes import ARRIVALS, EACH, ENDS, LENGTHS, TYPED, objective
 from experiments.form.drawing import LABELS, Drawing
+from experiments.form.drawn_design import draw_design
 from experiments.form.kinds import read
 from experiments.form.offer import Offer
 from experiments.form.parts import Axis, Field, Form, Group, Option
@@ -41,7 +42,8 @@ def draw_form(document: Mapping[str, Any], offer: Offer, faults: Sequence[FieldE
         Group("Repeats and limits", tuple(_limits(drawing))),
     )
     addable = tuple(one.path for one in axis_settings(document) if drawing.is_addable(one.path))
-    return Form(groups, tuple(drawing.axis(path) for path in drawing.axes), addable)
+    design = draw_design(drawing, addable, faults)
+    return Form(groups, tuple(drawing.axis(path) for path in drawing.axes), addable, design)
 
 
 def _tags(drawing: Drawing) -> Field:

@@ -38,6 +38,38 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A step of a ladder; `place` is its number among the steps, from 0."""
+
+    place: int
+    label: str
+    values: str
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Design:
+    """How trials are laid out. `addable` are the paths that a new step may set."""
+
+    field: Field
+    note: str
+    steps: tuple[Step, ...] = ()
+    addable: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def is_ladder(self) -> bool:
+        return self.field.value == "ladder"
+
+    @property
+    def controls(self) -> list[Field]:
+        labels = [Field(f"step-label:{step.place}", "design", step.label, step.label) for step in self.steps]
+        values = [Field(f"step-set:{step.place}", "design", step.label, step.values) for step in self.steps]
+        adding = [Field("step-add:", "design", "")] if self.is_ladder else []
+        return [self.field, *labels, *values, *adding]
+
+
+@dataclass(frozen=True)
 class Group:
     """With an `id` it can be folded, and is open where `touched`: the document or a fault says something of it."""
 
@@ -56,6 +88,7 @@ class Form:
     groups: tuple[Group, ...] = ()
     axes: tuple[Axis, ...] = ()
     addable: tuple[str, ...] = ()
+    design: Design | None = None
     readable: bool = True
 
     @property
@@ -63,4 +96,5 @@ class Form:
         """Every control that a browser sends, those of the axes among them."""
         fields = [field for group in self.groups for field in group.fields]
         axes = [Field(f"axis:{axis.path}", axis.path, axis.path, axis.values) for axis in self.axes]
-        return [*fields, *axes, Field("axis-add:", "matrix", "")]
+        design = [] if self.design is None else self.design.controls
+        return [*fields, *axes, Field("axis-add:", "matrix", ""), *design]
