@@ -23,6 +23,9 @@ NAMES: dict[str, str] = {
     "interactivity": "Interactivity",
     "queue_wait": "Queue wait",
     "prefill_time": "Prefill time",
+    "client_wait": "Client wait",
+    "network_time": "Network time",
+    "first_sample_time": "First sample time",
     "concurrency": "Concurrency",
     "littles_law_error": "Little’s law error",
     "queue_depth": "Queue depth",
@@ -58,6 +61,9 @@ NAMES: dict[str, str] = {
 
 ABOUT: dict[str, str] = {
     "interactivity": "1 / TPOT of each request: how fast one user’s answer grows",
+    "client_wait": "from when a request was due to when it was sent: part of the effective TTFT alone",
+    "network_time": "from when a request was sent to when the runtime queued it",
+    "first_sample_time": "from the end of the prefill to the first token at the client, its way back included",
     "goodput": "requests that are ok and meet every objective, per second of the window",
     "mfu": "model FLOPs executed, of what the chips could at most while they were busy",
     "mbu": "bytes that must move, of what memory could at most while the chips were busy",

@@ -18,6 +18,7 @@ from runners.events import Report, RequestRecord, Step
 from runners.roofline import Utilisation, measure_utilisation
 from runners.spec import RunSpec, SloSpec
 from runners.system_figures import SystemFigures, sum_over_engines, system_figures
+from runners.ttft_parts import mean_parts, part_values
 from runners.validity import Reason, find_reasons
 from runners.window import begins_in, length_s, window_of
 
@@ -46,12 +47,14 @@ class Metric:
 
 @dataclass(frozen=True)
 class Summary:
-    """`latencies` are the values behind the latency figures (see `latency_values`); they are no part of the JSON."""
+    """`latencies` are the values behind the latency figures (see `latency_values`); they are no part of the JSON.
+    `ttft_parts` are the mean parts of TTFT (see `runners.ttft_parts`)."""
 
     metrics: dict[str, Metric]
     reasons: tuple[Reason, ...]
     modelled: bool
     latencies: dict[str, list[float]] = field(default_factory=dict)
+    ttft_parts: dict[str, Any] | None = None
 
     @property
     def valid(self) -> bool:
@@ -63,6 +66,7 @@ class Summary:
             "valid": self.valid,
             "reasons": [reason.as_json() for reason in self.reasons],
             "modelled": self.modelled,
+            "ttft_parts": self.ttft_parts,
         }
 
 
@@ -102,7 +106,8 @@ def summarize(
         **_power_metrics(measured, report, spec, system),
     }
     reasons = find_reasons(requests, inside, report, spec, attempt=attempt)
-    return Summary(metrics, tuple(reasons), report.modelled, latencies)
+    parts = mean_parts([record for record in measured if record.status == "ok"])
+    return Summary(metrics, tuple(reasons), report.modelled, latencies, parts)
 
 
 # Per request
@@ -222,6 +227,7 @@ def latency_values(requests: Sequence[RequestRecord], spec: RunSpec) -> dict[str
         "icl": [gap for record in ok for gap in chunk_gaps_s(record)],
         "queue_wait": over(lambda r: _difference(r.scheduled_first_s, r.queued_s)),
         "prefill_time": over(lambda r: _difference(r.prefill_done_s, r.scheduled_first_s)),
+        **part_values(ok),
     }
     if spec.workload.arrival.kind == "open":
         values["effective_ttft"] = over(effective_ttft_s)

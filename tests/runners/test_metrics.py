@@ -234,7 +234,8 @@ def test_distributions_hold_the_quantiles_of_measured_successful_requests():
         make_request(7, first_token_s=7.5, phase="warmup"),
     ]
     found = distributions(metrics.latency_values(requests, make_spec()))
-    assert set(found) == {"ttft", "tpot", "e2el", "interactivity", "itl", "icl", "queue_wait", "prefill_time"}
+    of_parts = {"client_wait", "network_time", "queue_wait", "prefill_time", "first_sample_time"}
+    assert set(found) == {"ttft", "tpot", "e2el", "interactivity", "itl", "icl", *of_parts}
     assert found["ttft"]["n"] == 6
     assert len(found["ttft"]["quantiles"]) == len(GRID)
     assert found["ttft"]["quantiles"][0] == pytest.approx(0.2)
