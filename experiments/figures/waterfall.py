@@ -39,7 +39,7 @@ def waterfall_figure(found: Waterfall) -> dict[str, Any]:
     scale = scale_for(found.unit, max(means, default=None))
     bars = _bars(found, scale)
     frame = layout(
-        xaxis={"type": "category", "showgrid": False, "tickangle": 0, "automargin": True},
+        xaxis={"type": "category", "showgrid": False, "automargin": True},
         yaxis={"title": {"text": f"{name_of(found.metric)}, {scale.unit}"}, "rangemode": "tozero"},
         shapes=_connectors(bars, scale),
         showlegend=False,
