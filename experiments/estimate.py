@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from experiments.chosen_models import name_of
 from experiments.models import Run, RunState
+from experiments.search.planner import most_runs
 from labsite.accounts.models import Project
 from runners.matrix import Plan
 from runners.spec import (
@@ -105,17 +106,26 @@ def estimate(plan: Plan, past: Sequence[PastRun], modelled: bool, nodes: int) ->
         farthest = max(farthest, level)
         spoke.update(id(one) for one in alike)
         per_cell[cell.index] = _quartiles([_seconds(one, cell.spec.workload) for one in alike])
-    for run in plan.runs:
-        for place, seconds in enumerate(per_cell[run.trial_index]):
-            sums[place] += seconds
-    # All runs of one repeat stay on one node.
-    at_once = max(1, min(nodes, plan.spec.repeats))
-    low, middle, high = (total / plan.spec.repeats * math.ceil(plan.spec.repeats / at_once) for total in sums)
+    most = most_runs(plan.spec, len(plan.searched) or len(plan.cells))
+    for index, number in _runs_by_cell(plan, most).items():
+        for place, seconds in enumerate(per_cell[index]):
+            sums[place] += seconds * number
+    # All runs of one repeat stay on one node; those of a search wait for each other.
+    repeats = max(1, plan.spec.most_repeats)
+    at_once = max(1, min(nodes, repeats))
+    low, middle, high = (total / repeats * math.ceil(repeats / at_once) for total in sums)
     models = ", ".join(sorted({name_of(cell.spec.model) for cell in plan.cells}))
     kind = "modelled" if modelled else "measured"
     count = f"{len(spoke)} past run{'s' if len(spoke) != 1 else ''}"
     over = f", over {at_once} nodes at once" if at_once > 1 else ""
+    over += f", should all of up to {most} runs be needed" if most != len(plan.runs) else ""
     return Estimate(middle, low, high, f"{count} of {models} on {kind} nodes {LIKENESSES[farthest].words}{over}")
+
+
+def _runs_by_cell(plan: Plan, most: int) -> dict[int, float]:
+    """How many runs each cell has, in the longest case; those of a search are shared out evenly over what it was
+    checked at."""
+    return {cell.index: most / len(plan.cells) for cell in plan.cells}
 
 
 def past_runs(project: Project) -> list[PastRun]:

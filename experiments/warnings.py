@@ -147,7 +147,7 @@ def _about_percentiles(plan: Plan) -> Iterator[Warning]:
 
 
 def _about_repeats(plan: Plan, nodes: Sequence[MatchingNode]) -> Iterator[Warning]:
-    if plan.spec.repeats == 1 and not (nodes and all(node.modelled for node in nodes)):
+    if plan.spec.most_repeats == 1 and not (nodes and all(node.modelled for node in nodes)):
         yield Warning("repeats", "one repeat gives no interval, so no difference can be told from noise")
     for path, values in plan.spec.matrix.items():
         if len(values) == 1:

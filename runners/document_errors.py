@@ -32,8 +32,6 @@ LATER_VALUES: dict[str, tuple[str, ...]] = {
     "workload.classes": ("*",),
     "quality": ("*",),
     "cost.watts": ("*",),
-    "search": ("*",),
-    "repeats": ("until",),
 }
 LATER_KEYS = frozenset(
     {

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from runners.designs import TrialPlan, count_trials, matches, plan_trials, same
 from runners.document import FieldError, SpecError, document_errors, validate_document
 from runners.document_errors import Found, merge_errors
+from runners.search_probes import probes, search_faults, starts_of, where_searched
 from runners.spec import ExperimentSpec, LadderDesign, Setting
 
 MAX_TRIALS = 400
@@ -45,42 +46,52 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Plan:
+    """The trials and runs to begin with. Of a search there are no runs yet: `cells` are then what its document is
+    checked at, and `searched` the combinations of the matrix that it searches, each by itself."""
+
     spec: ExperimentSpec
     cells: tuple[Cell, ...]
     runs: tuple[PlannedRun, ...]
+    searched: tuple[dict[str, Setting], ...] = ()
 
 
 def plan_experiment(document: Mapping[str, Any]) -> Plan:
     """Checks the whole document, every cell of its matrix included. Raises SpecError with all that is wrong."""
     spec = _base_spec(document)
-    errors = _axis_errors(spec)
+    errors = _axis_errors(spec, document)
     trials = count_trials(spec)
     if trials > MAX_TRIALS:
         errors.append(FieldError("matrix", f"{trials} combinations", f"at most {MAX_TRIALS}"))
     if errors:
         raise SpecError(errors)
     cells = _cells(spec, document)
-    runs = len(cells) * spec.repeats
     if not cells:
         raise SpecError(
             [FieldError("exclude", "every combination of the matrix is excluded", "at least one trial left")]
         )
-    if runs > spec.budget.max_runs:
-        message = f"{len(cells)} trials × {spec.repeats} repeats are {runs} runs"
-        raise SpecError([FieldError("matrix", message, f"at most budget.max_runs = {spec.budget.max_runs}")])
+    searched = () if spec.search is None else tuple(trial.axes for trial in plan_trials(spec))
+    _check_budget(spec, len(searched) or len(cells))
     if spec.baseline and not any(matches(cell.settings, spec.baseline) for cell in cells):
         raise SpecError([FieldError("baseline", "no trial of the matrix has these settings")])
-    return Plan(spec, cells, _interleave(len(cells), spec.repeats, spec.seed))
+    return Plan(spec, cells, _interleave(len(cells), spec.first_repeats, spec.seed), searched)
+
+
+def _check_budget(spec: ExperimentSpec, trials: int) -> None:
+    """Raises SpecError where the runs to begin with are too many."""
+    repeats = 1 if spec.search is not None else spec.first_repeats
+    if trials * repeats > spec.budget.max_runs:
+        message = f"{trials} trials × {repeats} repeats are {trials * repeats} runs"
+        raise SpecError([FieldError("matrix", message, f"at most budget.max_runs = {spec.budget.max_runs}")])
 
 
 def _base_spec(document: Mapping[str, Any]) -> ExperimentSpec:
     """The document as typed. What it leaves to its axes (the model, say) has the first value of the axis."""
     spec, found = document_errors(document)
     if spec is None:
-        axes = _axes(document)
-        missing = {one.error.field for one in found if one.kind == "missing"} & axes.keys()
+        firsts = starts_of(document) | {path: values[0] for path, values in _axes(document).items()}
+        missing = {one.error.field for one in found if one.kind == "missing"} & firsts.keys()
         if missing:
-            filled = apply_settings(document, {path: axes[path][0] for path in missing}, keep_matrix=True)
+            filled = apply_settings(document, {path: firsts[path] for path in missing}, keep_matrix=True)
             spec, found = document_errors(filled)
     if spec is None:
         raise SpecError(merge_errors([*found, *_value_errors(document)]))
@@ -111,7 +122,7 @@ def _value_errors(document: Mapping[str, Any]) -> list[Found]:
     return errors
 
 
-def _axis_errors(spec: ExperimentSpec) -> list[FieldError]:
+def _axis_errors(spec: ExperimentSpec, document: Mapping[str, Any]) -> list[FieldError]:
     errors = []
     for path in spec.matrix:
         if path.startswith(SHAPE_FIELD) and isinstance(spec.model, str):
@@ -129,7 +140,7 @@ def _axis_errors(spec: ExperimentSpec) -> list[FieldError]:
                     errors.append(FieldError(f"{where}.{path}", "not a value of this axis", list(spec.matrix[path])))
             if not mapping:
                 errors.append(FieldError(where, "an empty mapping would match every trial", "at least one path"))
-    return errors + _step_errors(spec)
+    return [*errors, *_step_errors(spec), *search_faults(spec, document, _may_be_axis)]
 
 
 def _step_errors(spec: ExperimentSpec) -> list[FieldError]:
@@ -157,7 +168,7 @@ def _may_be_axis(path: str) -> bool:
 def _cells(spec: ExperimentSpec, document: Mapping[str, Any]) -> tuple[Cell, ...]:
     cells: list[Cell] = []
     errors: dict[tuple[str, str], FieldError] = {}
-    for trial in plan_trials(spec):
+    for trial in _checked_trials(spec, document):
         try:
             cell = validate_document(apply_settings(document, trial.sets))
             cells.append(Cell(len(cells), _told_apart(spec, trial, cell), cell, trial.label))
@@ -170,6 +181,20 @@ def _cells(spec: ExperimentSpec, document: Mapping[str, Any]) -> tuple[Cell, ...
     if errors:
         raise SpecError(list(errors.values())[:50])
     return tuple(cells)
+
+
+def _checked_trials(spec: ExperimentSpec, document: Mapping[str, Any]) -> Iterator[TrialPlan]:
+    """The trials; of a search what each of its searches may set, one thing at a time."""
+    for trial in plan_trials(spec):
+        if spec.search is None:
+            yield trial
+        else:
+            yield from (TrialPlan(trial.axes, trial.axes | probe) for probe in probes(spec, document))
+
+
+def cell_of(document: Mapping[str, Any], index: int, settings: Mapping[str, Setting]) -> Cell:
+    """One trial of a document with these values by path. Raises SpecError where they don't go together."""
+    return Cell(index, dict(settings), validate_document(apply_settings(document, settings)))
 
 
 def _told_apart(spec: ExperimentSpec, trial: TrialPlan, cell: ExperimentSpec) -> dict[str, Setting]:
@@ -191,6 +216,8 @@ def field_that_sets(path: str, spec: ExperimentSpec) -> str | None:
     """Where the document says the value of a path that trials set."""
     if path in spec.matrix:
         return f"matrix.{path}"
+    if searched := where_searched(path, spec):
+        return searched
     steps = spec.design.steps if isinstance(spec.design, LadderDesign) else ()
     return next((f"design.steps.{place}.set.{path}" for place, step in enumerate(steps) if path in step.set), None)
 
@@ -199,7 +226,7 @@ def apply_settings(
     document: Mapping[str, Any], settings: Mapping[str, Setting], *, keep_matrix: bool = False
 ) -> dict[str, Any]:
     """The document of one cell: `settings` set at their dotted paths, the matrix and what belongs to it taken out."""
-    left_out = () if keep_matrix else ("matrix", "exclude", "baseline", "design")
+    left_out = () if keep_matrix else ("matrix", "exclude", "baseline", "design", "search")
     cell = copy.deepcopy({key: value for key, value in document.items() if key not in left_out})
     for path, value in settings.items():
         *parents, leaf = path.split(".")
@@ -216,9 +243,18 @@ def _interleave(trials: int, repeats: int, seed: int) -> tuple[PlannedRun, ...]:
     """Repeat by repeat, every trial once in each, in a seeded order of its own: A/B/B/A…, so drift hits all alike."""
     runs: list[PlannedRun] = []
     for repeat in range(repeats):
-        order = list(range(trials))
-        random.Random(f"{seed}:{repeat}").shuffle(order)
-        run_seed = random.Random(f"{seed}:{repeat}:requests").getrandbits(48)
-        for trial in order:
-            runs.append(PlannedRun(len(runs), trial, repeat, run_seed))
+        for trial in order_of(seed, repeat, range(trials)):
+            runs.append(PlannedRun(len(runs), trial, repeat, requests_seed(seed, repeat)))
     return tuple(runs)
+
+
+def order_of(seed: int, repeat: int, trials: Iterable[int]) -> list[int]:
+    """In which order one repeat of these trials runs."""
+    order = list(trials)
+    random.Random(f"{seed}:{repeat}").shuffle(order)
+    return order
+
+
+def requests_seed(seed: int, repeat: int) -> int:
+    """What decides the requests of all runs of one repeat, whenever they were planned."""
+    return random.Random(f"{seed}:{repeat}:requests").getrandbits(48)

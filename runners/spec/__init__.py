@@ -13,6 +13,7 @@ from runners.spec.engine import EngineSpec, PrefixTiers, SchedulerSpec, Speculat
 from runners.spec.experiment import BudgetSpec, CostSpec, ExperimentSpec, NodeSelector, SloSpec
 from runners.spec.placement import DisaggregateSpec, Layout, LinkSpec, PlacementSpec, PoolSpec, RouterSpec
 from runners.spec.run import ModelRef, NodeLink, RunSpec
+from runners.spec.search import LoadSearch, ParetoSearch, Range, RepeatsUntil, SearchSpec, SettingsSearch, Until
 from runners.spec.shape import ShapedModel, ShapeSpec
 from runners.spec.workload import (
     ArrivalSpec,
@@ -44,20 +45,26 @@ __all__ = [
     "Layout",
     "LengthSpec",
     "LinkSpec",
+    "LoadSearch",
     "LognormalLen",
     "ModelRef",
     "Name",
     "NodeLink",
     "NodeSelector",
     "OpenArrival",
+    "ParetoSearch",
     "PlacementSpec",
     "PoolSpec",
     "PrefixTiers",
+    "Range",
+    "RepeatsUntil",
     "RouterSpec",
     "RunSpec",
     "SamplingSpec",
     "SchedulerSpec",
+    "SearchSpec",
     "Setting",
+    "SettingsSearch",
     "ShapeSpec",
     "ShapedModel",
     "SharedPrefixSpec",
@@ -68,6 +75,7 @@ __all__ = [
     "Text",
     "TierSpec",
     "UniformLen",
+    "Until",
     "WarmupSpec",
     "WorkloadSpec",
 ]

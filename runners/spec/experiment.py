@@ -11,6 +11,7 @@ from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
 from runners.spec.design import DesignSpec
 from runners.spec.engine import EngineSpec
 from runners.spec.placement import PlacementSpec
+from runners.spec.search import RepeatsUntil, SearchSpec
 from runners.spec.shape import ShapedModel
 from runners.spec.workload import WorkloadSpec
 
@@ -79,9 +80,9 @@ class ExperimentSpec(Document):
     )
     exclude: tuple[dict[str, Setting], ...] = Field(default=(), max_length=200)
     design: DesignSpec = "factorial"
-    search: None = None
+    search: SearchSpec | None = None
     baseline: dict[str, Setting] = Field(default_factory=dict, max_length=10)
-    repeats: int = Field(default=3, ge=1, le=100)
+    repeats: Annotated[int, Field(ge=1, le=100)] | RepeatsUntil = 3
     order: Literal["interleaved"] = "interleaved"
     seed: int = Field(default=0, ge=0, lt=2**63)
     budget: BudgetSpec = BudgetSpec()
@@ -94,6 +95,20 @@ class ExperimentSpec(Document):
             if len({repr(value) for value in values}) != len(values):
                 raise PydanticCustomError("repeated_value", "{path} lists a value twice", {"path": path, "field": path})
         return matrix
+
+    @property
+    def first_repeats(self) -> int:
+        """How many repeats of a trial there are in any case; of searches none, which say so themselves."""
+        if self.search is not None:
+            return 0
+        return self.repeats.until.min if isinstance(self.repeats, RepeatsUntil) else self.repeats
+
+    @property
+    def most_repeats(self) -> int:
+        """How many repeats of a trial there may be; of searches none."""
+        if self.search is not None:
+            return 0
+        return self.repeats.until.max if isinstance(self.repeats, RepeatsUntil) else self.repeats
 
     @model_validator(mode="after")
     def prompt_fits_budget(self) -> Self:

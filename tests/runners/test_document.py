@@ -308,8 +308,6 @@ def test_every_fault_is_told_at_once() -> None:
         ({"workload.classes": [{"name": "x"}]}, "workload.classes"),
         ({"quality": {"text": "shipped"}}, "quality"),
         ({"cost.watts": "measured"}, "cost.watts"),
-        ({"search": {"maximize": "x"}}, "search"),
-        ({"repeats": {"until": {}}}, "repeats"),
     ],
 )
 def test_a_part_of_a_later_version_is_refused_by_name(changes: dict[str, Any], field: str) -> None:

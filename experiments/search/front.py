@@ -1,0 +1,54 @@
+"""The settings that no other beats in two figures at once. Pure: the front is drawn by experiments.analysis.pareto, of
+valid trials that met the SLO alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from experiments.analysis.compare import TrialResult
+from experiments.analysis.pareto import pareto_front
+from experiments.search.explore import Exploring
+from experiments.search.seen import Settings, Step
+from runners.spec import ParetoSearch
+
+
+@dataclass(frozen=True)
+class FrontCourse:
+    search: ParetoSearch
+    cell: Settings
+    exploring: Exploring
+
+    @property
+    def step(self) -> Step:
+        return self.exploring.step
+
+    @cached_property
+    def front(self) -> list[int]:
+        """Ids of its trials, in order of the first figure."""
+        holding = [
+            TrialResult(one.trial.id, 0, one.trial.settings, tuple(run.result for run in one.trial.runs if run.result))
+            for one in self.exploring.found
+            if one.holds
+        ]
+        return pareto_front(holding, *self.search.pareto.metrics)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "settings": dict(self.cell),
+            "done": self.step.done,
+            "said": f"{len(self.front)} of {len(self.exploring.trials)} settings tried are on the front",
+            "metrics": list(self.search.pareto.metrics),
+            "front": self.front,
+            "tried": [
+                {
+                    "trial": one.trial.id,
+                    "values": list(one.values) if one.values is not None else None,
+                    "n": one.n,
+                    "holds": one.holds,
+                    "why": one.why,
+                }
+                for one in self.exploring.found
+            ],
+        }
