@@ -62,6 +62,9 @@ def request_body(request: PlannedRequest, model: str) -> bytes:
     }
     if request.priority:
         body["priority"] = request.priority
+    if not request.is_last:
+        # Its answer stands in the session's next prompt.
+        body["return_token_ids"] = True
     return json.dumps(body, separators=(",", ":")).encode()
 
 
@@ -101,6 +104,7 @@ def describe(error: BaseException) -> str:
 async def _stream(target: Target, trace: RequestTrace, body: bytes, seen: TokensSeen) -> None:
     headers = {"Content-Type": "application/json", "X-Request-Id": trace.request.request_id}
     async with target.http.post(f"{target.url}/v1/completions", data=body, headers=headers) as response:
+        trace.headers_s = target.run_time()
         if response.status != 200:
             raise ServerRefused(_error_message(response.status, await response.text(errors="replace")))
         if response.content_type != "text/event-stream":

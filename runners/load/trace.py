@@ -14,14 +14,17 @@ Outcome = Literal["ok", "error", "cancelled", "timeout"]
 
 @dataclass(slots=True)
 class RequestTrace:
-    """Times are on the run's clock; `runtime` is the server's side, where it told it. `refused`: no connection."""
+    """Times are on the run's clock; `runtime` is the server's side, where it told it. `refused`: no connection.
+    `headers_s`: when the response's headers came, on a network."""
 
     request: PlannedRequest
     scheduled_s: float
     sent_s: float
     token_times_s: list[float] = field(default_factory=list)
     token_counts: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
     refused: bool = False
+    headers_s: float | None = None
     finish_reason: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -41,6 +44,11 @@ class RequestTrace:
     @property
     def counted_tokens(self) -> int:
         return sum(self.token_counts)
+
+    @property
+    def output_ids(self) -> tuple[int, ...] | None:
+        """Ids of the whole output; None where the server did not tell each of them."""
+        return tuple(self.token_ids) if self.token_ids and len(self.token_ids) == self.counted_tokens else None
 
     def take_usage(self, usage: Mapping[str, Any]) -> None:
         """OpenAI's usage object."""
@@ -84,6 +92,7 @@ class RequestTrace:
             session_requests=self.request.session_requests,
             traffic_class=self.request.traffic_class,
             thinking_tokens=self._thinking_tokens(),
+            headers_s=self.headers_s,
             **self.runtime,
         )
 
