@@ -48,13 +48,15 @@ class Metric:
 @dataclass(frozen=True)
 class Summary:
     """`latencies` are the values behind the latency figures (see `latency_values`); they are no part of the JSON.
-    `ttft_parts` are the mean parts of TTFT (see `runners.ttft_parts`)."""
+    `ttft_parts` are the mean parts of TTFT (see `runners.ttft_parts`); `energy_source` says how the chips' power is
+    known: rapl, nvml, amdsmi, modelled, or assumed."""
 
     metrics: dict[str, Metric]
     reasons: tuple[Reason, ...]
     modelled: bool
     latencies: dict[str, list[float]] = field(default_factory=dict)
     ttft_parts: dict[str, Any] | None = None
+    energy_source: str | None = None
 
     @property
     def valid(self) -> bool:
@@ -67,6 +69,7 @@ class Summary:
             "reasons": [reason.as_json() for reason in self.reasons],
             "modelled": self.modelled,
             "ttft_parts": self.ttft_parts,
+            "energy_source": self.energy_source,
         }
 
 
@@ -107,7 +110,7 @@ def summarize(
     }
     reasons = find_reasons(requests, inside, report, spec, attempt=attempt)
     parts = mean_parts([record for record in measured if record.status == "ok"])
-    return Summary(metrics, tuple(reasons), report.modelled, latencies, parts)
+    return Summary(metrics, tuple(reasons), report.modelled, latencies, parts, system.energy_source)
 
 
 # Per request

@@ -19,12 +19,14 @@ from runners.window import Window, window_of
 
 @dataclass(frozen=True)
 class SystemFigures:
-    """`link_share` is of step time, `energy_j` of all chips over the window, idle or not."""
+    """`link_share` is of step time, `energy_j` of all chips over the window, idle or not, as `energy_source` says: a
+    meter, the cost model, or the watts that the document assumes."""
 
     chips: int
     engines: int
     link_share: float | None
     energy_j: float | None
+    energy_source: str | None
     usd_per_hour: float | None
 
 
@@ -34,11 +36,13 @@ def system_figures(steps: Sequence[Step], report: Report, spec: RunSpec) -> Syst
     pools = system.get("pools") or []
     window = window_of(report)
     inside = [] if window is None else list(_inside(steps, window))
+    energy_j, energy_source = _energy(inside, report, spec, window)
     return SystemFigures(
         chips=int(system.get("chips") or 1),
         engines=sum(int(pool["engines"]) for pool in pools) or 1,
         link_share=_link_share(inside),
-        energy_j=_energy_j(inside, pools, window) if window is not None else None,
+        energy_j=energy_j,
+        energy_source=energy_source,
         usd_per_hour=spec.usd_per_hour if spec.usd_per_hour is not None else report.facts.get("usd_per_hour"),
     )
 
@@ -64,6 +68,21 @@ def _link_share(inside: Sequence[tuple[Step, float]]) -> float | None:
     told = [(step, seconds) for step, seconds in inside if step.link_s is not None]
     busy_s = sum(seconds for _, seconds in told)
     return sum((step.link_s or 0.0) * seconds / step.duration_s for step, seconds in told) / busy_s if busy_s else None
+
+
+def _energy(
+    inside: Sequence[tuple[Step, float]], report: Report, spec: RunSpec, window: Window | None
+) -> tuple[float | None, str | None]:
+    """Joules of the window, and where they are from."""
+    if window is None:
+        return None, None
+    if isinstance(spec.cost.watts, float):
+        return spec.cost.watts * (window[1] - window[0]), "assumed"
+    power = report.facts.get("power") or {}
+    if power.get("energy_j") is not None:
+        return float(power["energy_j"]), power["source"]
+    modelled_j = _energy_j(inside, (report.facts.get("system") or {}).get("pools") or [], window)
+    return modelled_j, None if modelled_j is None else "modelled"
 
 
 def _energy_j(inside: Sequence[tuple[Step, float]], pools: Sequence[Mapping[str, Any]], window: Window) -> float | None:

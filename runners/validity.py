@@ -21,6 +21,7 @@ THRESHOLDS: dict[str, float] = {
     "clock_skew": 0.005,  # seconds by which runtime times may leave the client's span
     "cache_contaminated": 0.01,  # share of input tokens served from a cache the workload does not share on purpose
     "node_shared": 0.2,  # share of the node's CPU time that went to processes that are not the lab's
+    "power_gap": 3.0,  # seconds of the window without a sample of the chips' power
     "throttled": 0.05,  # share of the window's scheduler periods in which the CPU was throttled
     "output_length_mismatch": 0,  # ok requests whose output is not as long as asked for
     "retried": 1,  # attempts made
@@ -176,6 +177,12 @@ def _throttled(e: Evidence) -> Iterator[Reason]:
         yield _broken("throttled", share, f"the CPU was throttled in {share:.0%} of the scheduler's periods")
 
 
+def _power_gap(e: Evidence) -> Iterator[Reason]:
+    gap_s = (e.report.facts.get("power") or {}).get("largest_gap_s")
+    if gap_s is not None and gap_s > THRESHOLDS["power_gap"]:
+        yield _broken("power_gap", gap_s, f"for {gap_s:.1f} s of the window nothing is known of the chips' power")
+
+
 def _output_length(e: Evidence) -> Iterator[Reason]:
     if not e.spec.workload.sampling.ignore_eos:
         return
@@ -216,6 +223,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Reason]], ...] = (
     _cache_contaminated,
     _node_shared,
     _throttled,
+    _power_gap,
     _output_length,
     _retried,
     _emulated_speed,

@@ -21,6 +21,7 @@ from runners.execution.journal import Journal
 from runners.execution.merge import SampleMerger, on_run_clock
 from runners.execution.server import ReadyServer, make_server, read_steps, wait_until_ready
 from runners.execution.watch import NodeWatch
+from runners.power import ON_CPU, ON_GPU, PowerSampler, open_meter
 from runners.spec import ModelRef, RunSpec
 
 POLL_S = 0.25
@@ -69,6 +70,9 @@ class Load:
         self._journal = journal
         self._merger = SampleMerger()
         self._watch = NodeWatch()
+        on_cpu = (spec.chip or {}).get("kind", "cpu") == "cpu"
+        meter, self._unmetered = open_meter(ON_CPU if on_cpu else ON_GPU)
+        self._power = PowerSampler(meter) if meter is not None else None
         self._zero_s: float | None = None
         self._after = 0
         self._dropped = 0
@@ -76,6 +80,8 @@ class Load:
 
     async def run(self, facts: dict[str, Any]) -> Report:
         self._client.write_line(json.dumps(self._config()))
+        if self._power is not None:
+            self._power.start()
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=POLL_TIMEOUT_S)) as http:
             polling = asyncio.create_task(self._poll(http))
             try:
@@ -85,7 +91,10 @@ class Load:
             finally:
                 await _cancel(polling)
                 self._journal.add_all(self._merger.finish())
+                if self._power is not None:
+                    self._power.stop()
         facts.update(self._watch.stop())
+        facts["power"] = self._power_facts()
         facts["steps_dropped"] = self._dropped
         return self._report(facts)
 
@@ -161,6 +170,13 @@ class Load:
         self._dropped += page.dropped
         self._merger.add_steps(steps, page.now_s - self._zero_s, page.kv_blocks)
         self._journal.add_all([*steps, *self._merger.take()])
+
+    def _power_facts(self) -> dict[str, Any]:
+        """What the chips drew over the window; without a meter, why there is none."""
+        if self._power is None or self._zero_s is None or self._done is None:
+            return {"source": None, "unmetered": self._unmetered}
+        edges = (self._done["window_start_s"], self._done["window_end_s"])
+        return self._power.facts(*(None if edge is None else edge + self._zero_s for edge in edges))
 
     def _report(self, facts: dict[str, Any]) -> Report:
         """Raises RunFailed where the server went before the load had ended."""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from test_metrics import make_report, make_request, make_spec, make_step
 
-from runners.metrics import Metric, summarize
-from runners.spec import SloSpec
+from runners.metrics import Metric, Summary, summarize
+from runners.spec import CostSpec, SloSpec
 from runners.system_figures import sum_over_engines, system_figures
 
 POOL = {
@@ -118,3 +118,36 @@ def test_a_run_without_a_window_has_no_energy() -> None:
     report = make_report(window_start_s=None, window_end_s=None, facts={"system": ALONE})
     figures = system_figures([step(0.0)], report, make_spec())
     assert (figures.energy_j, figures.link_share, figures.chips) == (None, None, 2)
+
+
+def summary_with(power: dict[str, Any] | None = None, **cost: Any) -> Summary:
+    """Of a run whose steps are modelled to take 100 W in all, over 20 s."""
+    facts = {"system": ALONE} | ({"power": power} if power is not None else {})
+    spec = make_spec(cost=CostSpec(**cost))
+    return summarize([make_request(i) for i in range(20)], [], make_report(facts=facts), spec)
+
+
+METERED = {"source": "rapl", "energy_j": 500.0, "largest_gap_s": 0.3, "samples": 80}
+
+
+@pytest.mark.parametrize(
+    ("power", "cost", "source", "watts"),
+    [
+        (None, {}, "modelled", 100.0),
+        (METERED, {}, "rapl", 25.0),
+        (METERED, {"watts": 350.0}, "assumed", 350.0),
+        ({"source": None, "unmetered": {"rapl": "not readable"}}, {}, "modelled", 100.0),
+    ],
+)
+def test_power_is_assumed_where_the_document_says_so_else_metered_else_modelled(
+    power: dict[str, Any] | None, cost: dict[str, Any], source: str, watts: float
+) -> None:
+    found = summary_with(power, **cost)
+    assert found.energy_source == source and found.as_json()["energy_source"] == source
+    assert value(found.metrics["mean_power"]) == pytest.approx(watts)
+
+
+def test_a_long_gap_between_samples_of_power_makes_a_run_invalid() -> None:
+    (reason,) = summary_with(METERED | {"largest_gap_s": 3.5}).reasons
+    assert (reason.code, reason.value, reason.threshold) == ("power_gap", 3.5, 3.0)
+    assert not summary_with(METERED | {"largest_gap_s": 3.0}).reasons
