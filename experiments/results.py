@@ -1,12 +1,15 @@
-"""Turns the records of a run's final attempt into its summary and validity. Called once the attempt is fully stored.
+"""Turns the records of a run's final attempt into its summary and validity, and a verdict on what held it up.
 
-The definitions are in runners.metrics; how summaries are compared is in experiments.analysis.
+Called once the attempt is fully stored.
+
+The definitions are in runners.metrics; how summaries are compared and what a bottleneck is, in experiments.analysis.
 """
 
 from __future__ import annotations
 
 from typing import Literal, TypeVar
 
+from experiments.analysis.bottleneck import gather, judge
 from experiments.models import (
     Attempt,
     AttemptState,
@@ -33,14 +36,13 @@ def store_results(run: Run) -> None:
     attempt = run.final_attempt
     if attempt is None:
         return
-    found = summarize(
-        load_records(RequestRecord, events.RequestRecord, attempt),
-        load_records(StepRecord, events.Step, attempt),
-        report_of(attempt),
-        RunSpec.model_validate(run.spec),
-        attempt=attempt.number,
-    )
+    requests = load_records(RequestRecord, events.RequestRecord, attempt)
+    steps = load_records(StepRecord, events.Step, attempt)
+    report, spec = report_of(attempt), RunSpec.model_validate(run.spec)
+    found = summarize(requests, steps, report, spec, attempt=attempt.number)
     summary = found.as_json()
+    if report.outcome != "cancelled":
+        summary["bottleneck"] = judge(gather(requests, steps, report, spec, attempt=attempt.number)).as_json()
     summary["reasons"] += [reason.as_json() for reason in evidence_gaps(attempt)]
     summary["valid"] = not summary["reasons"]
     Run.objects.filter(id=run.id).update(

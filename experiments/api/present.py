@@ -17,6 +17,7 @@ from experiments.api.schemas import (
     TrialOut,
     TrialRef,
 )
+from experiments.bottlenecks import bottleneck_of, bottlenecks_by_trial, next_experiment
 from experiments.models import Attempt, Experiment, Run
 from experiments.predictions import prediction_of
 from experiments.selectors import RunOnNode, TrialWithRuns
@@ -27,6 +28,7 @@ def experiment_item(experiment: Experiment, counts: dict[str, int]) -> Experimen
 
 
 def experiment_out(experiment: Experiment, counts: dict[str, int], trials: list[TrialWithRuns]) -> ExperimentOut:
+    held_up = bottlenecks_by_trial(trials)
     return ExperimentOut(
         **_experiment_fields(experiment, counts),
         trials=[
@@ -35,6 +37,7 @@ def experiment_out(experiment: Experiment, counts: dict[str, int], trials: list[
                 index=entry.trial.index,
                 settings=entry.trial.settings,
                 label=entry.trial.label,
+                bottleneck=held_up.get(entry.trial.id),
                 runs=[run_in_trial(one) for one in entry.runs],
             )
             for entry in trials
@@ -79,11 +82,21 @@ def run_out(entry: RunOnNode, attempts: list[Attempt], live: dict[str, Any] | No
     return RunOut(
         **_item_fields(entry),
         summary=run.summary,
+        bottleneck=_bottleneck(entry),
         prediction=prediction.as_json() if (prediction := prediction_of(run)) else None,
         spec=run.spec,
         attempts=[attempt_out(attempt) for attempt in attempts],
         live=live,
     )
+
+
+def _bottleneck(entry: RunOnNode) -> dict[str, Any] | None:
+    """With the change that it suggests, by matrix path."""
+    found = bottleneck_of(entry.run)
+    if found is None:
+        return None
+    suggested = next_experiment(entry.run, modelled=bool(entry.modelled))
+    return found | {"modelled": bool(entry.modelled), "suggests": suggested.change if suggested else None}
 
 
 def _item_fields(entry: RunOnNode) -> dict[str, Any]:

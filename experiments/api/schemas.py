@@ -60,6 +60,11 @@ class TrialOut(Schema):
     index: int
     settings: dict[str, Any] = Field(description="The values of this cell of the matrix, by dotted path.")
     label: str = Field("", description="On a ladder, what its rung is called.")
+    bottleneck: dict[str, Any] | None = Field(
+        None,
+        description="What most of its valid runs were held up by: `kind`, `name`, `runs` of `of` with enough evidence, "
+        "`says` the argument of one of them. Null where there is none, or no majority.",
+    )
     runs: list[RunInTrial]
 
 
@@ -173,6 +178,12 @@ class RunPage(PageOut):
 class RunOut(RunItem):
     summary: dict[str, Any] | None = Field(
         description="Every figure as {value, unit, n, percentiles}, and the reasons in full."
+    )
+    bottleneck: dict[str, Any] | None = Field(
+        None,
+        description="What held the run up: `kind` and `name` (null: `why_not` says why), `causes` ranked by `score`, "
+        "the share of its requests' time, each with what it `says` and its `figures`; `threshold` is the least score "
+        "that is named; `suggests` the matrix of a next experiment. Null for a cancelled run.",
     )
     prediction: dict[str, Any] | None = Field(
         description="What the cost model says of a measured run, modelled as it is: `state` calibrated or "

@@ -13,6 +13,7 @@ from django.shortcuts import render
 from experiments.analysis.compare import compare_trials
 from experiments.analysis.pareto import best_trial, pareto_front
 from experiments.analysis.speculative import Band, bands_by_trial
+from experiments.bottlenecks import bottlenecks_by_trial
 from experiments.comparison import results_of
 from experiments.figures.trials import tradeoff_figure
 from experiments.form.rewrite import write
@@ -109,12 +110,13 @@ def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]
     matrix = experiment.spec.get("matrix") or {}
     best = best_trial(trials, "output_throughput")
     by_id = {trial["id"]: trial for trial in comparison["trials"]}
-    bands = bands_by_trial(trials)
+    bands, held_up = bands_by_trial(trials), bottlenecks_by_trial(entries)
     rows = [
         {
             "entry": entry,
             "result": by_id[entry.trial.pk],
             "bands": bands.get(entry.trial.pk, {}),
+            "held_up": held_up.get(entry.trial.pk),
             "reasons": sorted({reason for one in entry.runs for reason in one.run.reasons}),
             "best": entry.trial.pk == best and len(entries) > 1,
         }
@@ -131,6 +133,7 @@ def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]
     return {
         "rows": rows,
         "judged": sum(one.run.valid is not None for entry in entries for one in entry.runs),
+        "any_held_up": bool(held_up),
         "is_ladder": is_ladder(experiment.spec),
         "axes": axes_of(experiment.spec),
         "columns": [{"name": name, "largest": _largest(name, by_id.values(), bands.values())} for name in used],

@@ -16,14 +16,16 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
+from experiments.bottlenecks import next_experiment
 from experiments.errors import IdempotencyConflict
 from experiments.form.changes import changes_for
 from experiments.form.fields import Field, Form, draw_form
 from experiments.form.offer import offer_to
 from experiments.form.rewrite import rewrite, write
 from experiments.models import Experiment
-from experiments.pages.access import chosen_project, experiment_or_404, person
+from experiments.pages.access import chosen_project, experiment_or_404, person, run_or_404
 from experiments.preview import preview
+from experiments.selectors import RunOnNode, attempts_of, shown_attempt
 from experiments.services.feasibility import check_feasible
 from experiments.services.submit import submit_once
 from experiments.shipped import examples, find_example
@@ -40,8 +42,8 @@ def new_experiment(request: HttpRequest) -> HttpResponse:
     """The editor. A POST submits; what was changed in the form is taken into the text first, which is then shown again.
     A refused text comes back whole."""
     if request.method != "POST":
-        source = _source(request)
-        text = write(source.document) if source else _start(request)
+        source, suggested = _source(request), _suggested(request)
+        text = suggested or (write(source.document) if source else _start(request))
         return render(request, "experiments/new.html", _context(request, text) | {"source": source})
     text = _text(request)
     # With scripts all that was changed in the form is in the text already.
@@ -182,6 +184,19 @@ def _source(request: HttpRequest) -> Experiment | None:
     """The experiment that `from` names, whose document is edited and run again."""
     wanted = (request.POST if request.method == "POST" else request.GET).get("from", "")
     return experiment_or_404(request, int(wanted)) if wanted.isdecimal() and len(wanted) < 19 else None
+
+
+def _suggested(request: HttpRequest) -> str:
+    """The document of what the bottleneck of the run that the address names suggests; empty where nothing is."""
+    wanted = request.GET.get("run", "")
+    if not (wanted.isdecimal() and len(wanted) < 19):
+        return ""
+    run = run_or_404(request, int(wanted))
+    attempt = shown_attempt(run, attempts_of(run.pk))
+    found = next_experiment(run, modelled=bool(RunOnNode(run, attempt).modelled))
+    if found is None:
+        messages.info(request, f"Run {run.pk} suggests no experiment.")
+    return write(found.document) if found else ""
 
 
 def _start(request: HttpRequest) -> str:

@@ -13,20 +13,23 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from experiments.analysis.model_error import UNCALIBRATED
+from experiments.bottlenecks import bottleneck_of, next_experiment
 from experiments.figures.engines import kv_figure, lanes_figure
 from experiments.figures.phases import phase_figure
 from experiments.figures.run import live_figures, timeline_figure
 from experiments.figures.steps import steps_figure
+from experiments.figures.ttft import ttft_bar, ttft_figure
 from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
 from experiments.predictions import awaits_prediction, prediction_of
-from experiments.selectors import attempts_of, latest_sample, records_after, shown_attempt
+from experiments.selectors import RunOnNode, attempts_of, latest_sample, records_after, shown_attempt
 from experiments.services.cancelling import cancel_run
 from experiments.steps import PLACES, latest_engines, shown_steps
 from experiments.system_facts import engine_names, system_of
 from experiments.waiting import explain_waiting
 from hardware.models import NodeKind
-from labsite.accounts.permissions import AccessDenied, may_control
+from labsite.accounts.models import Role
+from labsite.accounts.permissions import AccessDenied, may_control, role_in
 from runners.display import NAMES, about_of, name_of
 from runners.validity import THRESHOLDS
 
@@ -59,7 +62,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
     run = run_or_404(request, run_id)
     attempts = attempts_of(run.pk)
     attempt = shown_attempt(run, attempts)
-    modelled = attempt is not None and attempt.node.kind == NodeKind.MODELLED
+    modelled = _is_modelled(run, attempt)
     context = {
         "section": "experiments",
         "run": run,
@@ -78,7 +81,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         if attempt and attempt.report
         else "",
         **_state(request, run, attempt),
-        **_results(run, attempt),
+        **_results(request, run, attempt),
     }
     return render(request, "experiments/run.html", context)
 
@@ -97,6 +100,10 @@ def _speculative(attempt: Attempt | None) -> dict[str, Any] | None:
 def _facts(attempt: Attempt | None) -> dict[str, Any]:
     """What the attempt's node reported that it ran on; empty until it has."""
     return (attempt.report or {}).get("facts", {}) if attempt else {}
+
+
+def _is_modelled(run: Run, attempt: Attempt | None) -> bool:
+    return bool(RunOnNode(run, attempt).modelled)
 
 
 def _engines(run: Run, attempt: Attempt | None) -> list[str]:
@@ -118,7 +125,7 @@ def run_results(request: HttpRequest, run_id: int) -> HttpResponse:
     """What the server computes once the run has ended: figures, percentiles, validity, timeline."""
     run = run_or_404(request, run_id)
     attempt = shown_attempt(run, attempts_of(run.pk))
-    return render(request, "experiments/_run_results.html", {"run": run, **_results(run, attempt)})
+    return render(request, "experiments/_run_results.html", {"run": run, **_results(request, run, attempt)})
 
 
 @login_required
@@ -139,7 +146,7 @@ def _state(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[str,
     }
 
 
-def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
+def _results(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[str, Any]:
     summary = run.summary or {}
     stored = summary.get("metrics", {})
     system = system_of(_facts(attempt), run.spec.get("usd_per_hour"))
@@ -149,6 +156,8 @@ def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
     drawn = [record for record in records[:TIMELINE_REQUESTS] if record.get("finished_s") is not None]
     return {
         "summary": summary,
+        "modelled": _is_modelled(run, attempt),
+        **_held_up(request, run, attempt),
         "system": system,
         "calibration": _calibration(attempt),
         "phases": phase_figure(system.phases) if system and system.phases else None,
@@ -176,6 +185,20 @@ def _results(run: Run, attempt: Attempt | None) -> dict[str, Any]:
     }
 
 
+def _held_up(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[str, Any]:
+    """What held it up with what to try next, and the parts of its TTFT."""
+    modelled = _is_modelled(run, attempt)
+    bar = ttft_bar("TTFT", modelled, [(run.summary or {}).get("ttft_parts")])
+    role = role_in(person(request), run.experiment.project)
+    return {
+        "bottleneck": bottleneck_of(run),
+        "next_experiment": next_experiment(run, modelled=modelled),
+        "may_try": role is not None and role >= Role.RESEARCHER,
+        "ttft_bar": bar,
+        "ttft_figure": ttft_figure([bar]) if bar else None,
+    }
+
+
 @login_required
 def run_steps(request: HttpRequest, run_id: int) -> HttpResponse:
     """The step timeline of the span `from … to` of the run's clock, in s, as the page's script draws it: of the engine
@@ -183,7 +206,7 @@ def run_steps(request: HttpRequest, run_id: int) -> HttpResponse:
     run = run_or_404(request, run_id)
     attempt = shown_attempt(run, attempts_of(run.pk))
     low_s, high_s = (_seconds(request, name, whole) for name, whole in (("from", -math.inf), ("to", math.inf)))
-    modelled = attempt is not None and attempt.node.kind == NodeKind.MODELLED
+    modelled = _is_modelled(run, attempt)
     engines = _engines(run, attempt)
     engine = request.GET.get("engine", "") if request.GET.get("engine") in engines else None
     places = max(PLACES // max(len(engines), 1), FEWEST_PLACES)

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from runners.cli.bottleneck import bottleneck_view
 from runners.cli.client import Json
 from runners.cli.predicted import prediction_view
 from runners.cli.session import clean
@@ -136,7 +137,8 @@ def run_view(run: Json) -> RenderableType:
     title = Text(f"run {run['id']}", style="bold")
     figures = figures_table(summary.get("metrics") or {})
     predicted = prediction_view(run.get("prediction"))
-    return Group(title, facts_table([*facts, *reasons]), Text(), figures, Text(), predicted)
+    held_up = bottleneck_view(run.get("bottleneck"))
+    return Group(title, facts_table([*facts, *reasons]), Text(), held_up, Text(), figures, Text(), predicted)
 
 
 def figures_table(metrics: dict[str, Json]) -> RenderableType:
