@@ -70,6 +70,7 @@ class TorchExecutor:
             "architecture": self.config.architecture,
             "weights": self._kernels.weights,
             "kernels": self._kernels.name,
+            "emulated": self._kernels.emulated,
             "attention_products": self._model.products.name,
             "batch_invariant": self._batch_invariant,
             "threads": torch.get_num_threads(),
@@ -144,13 +145,14 @@ def build(
                 max_model_len=length,
             )
         )
-        products = choose_products(_attention_shape(config, block_size))
+        products = choose_products(attention_shape(config, block_size))
         model = Decoder(config, model_weights, kernel_set, products, length)
     if num_blocks is None:
         num_blocks = max(int(available_bytes() * KV_MEMORY_SHARE) // kv_block_bytes(config, block_size), 1)
     return TorchExecutor(model, kernel_set, num_blocks=num_blocks, block_size=block_size, max_model_len=length)
 
 
-def _attention_shape(config: ModelConfig, block_size: int) -> AttentionShape:
+def attention_shape(config: ModelConfig, block_size: int) -> AttentionShape:
+    """What the products of a model's attention are tried for."""
     sizes = AttentionPlanner(config, 1, block_size).key_sizes()
     return AttentionShape(config.num_heads, config.num_kv_heads, config.head_dim, QUERY_SIZES, sizes)

@@ -39,13 +39,15 @@ class GatedFFN(Protocol):
 class KernelSet(Protocol):
     """Makes the layers of one precision on one chip. `name` and `weights` go into a run's facts.
 
-    `bytes_per_weight` is what a linear layer's weight takes in memory.
+    `bytes_per_weight` is what a linear layer's weight takes in memory. Where `emulated`, it has a format's numbers
+    without its speed.
     """
 
     name: str
     weights: str
     hidden_dtype: torch.dtype
     bytes_per_weight: int
+    emulated: bool
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear: ...
 

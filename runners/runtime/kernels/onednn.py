@@ -89,6 +89,7 @@ class OneDnnBf16:
     weights = "bf16"
     hidden_dtype = torch.bfloat16
     bytes_per_weight = 2
+    emulated = False
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         return Bf16Linear(weight, bias)
@@ -104,6 +105,7 @@ class OneDnnInt8:
     weights = "int8"
     hidden_dtype = torch.float32
     bytes_per_weight = 1
+    emulated = False
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         return Int8Linear(weight, bias)

@@ -86,6 +86,7 @@ class PortableBf16:
     weights = "bf16"
     hidden_dtype = torch.bfloat16
     bytes_per_weight = 2
+    emulated = False
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         return Bf16Linear(weight, bias)
@@ -101,6 +102,7 @@ class PortableInt8:
     weights = "int8"
     hidden_dtype = torch.float32
     bytes_per_weight = 4  # whole numbers, held as float32
+    emulated = False
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         return Int8Linear(weight, bias)

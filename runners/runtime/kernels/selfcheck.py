@@ -13,9 +13,10 @@ from typing import Literal
 import torch
 
 from runners.runtime.kernels import onednn, portable
+from runners.runtime.kernels.emulated import EmulatedInt4
 from runners.runtime.kernels.interface import KernelSet, RowFunction
 
-Weights = Literal["bf16", "int8"]
+Weights = Literal["bf16", "int8", "int4"]
 Choice = Literal["auto", "torch", "native"]
 
 _ROWS, _OUT, _IN = 49, 192, 1536
@@ -34,10 +35,13 @@ class KernelsUnavailable(RuntimeError):
 
 
 def choose_kernels(weights: Weights, choice: Choice = "auto") -> KernelSet:
-    """The kernel set for a precision: native where it is right on this chip, else portable (`auto`), or as asked.
+    """The kernel set for a precision: native where it is right on this chip, else portable (`auto`), or as asked;
+    for int4, which has none, one that computes its numbers in bf16.
 
     Raises KernelsUnavailable for `native` where it is not right.
     """
+    if weights == "int4":
+        return EmulatedInt4(choose_kernels("bf16", choice))
     native: KernelSet = onednn.OneDnnInt8() if weights == "int8" else onednn.OneDnnBf16()
     plain: KernelSet = portable.PortableInt8() if weights == "int8" else portable.PortableBf16()
     if choice == "torch":
