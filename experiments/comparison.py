@@ -6,19 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.analysis.compare import RunResult, TrialResult, compare_trials, flatten_metrics
+from experiments.analysis.compare import COMPARED, RunResult, TrialResult, compare_trials, flatten_metrics
 from experiments.analysis.model_error import Errors
 from experiments.models import RUN_ENDED, Attempt, Experiment, Run, Trial
 from experiments.node_noise import Noise, noise_of
 from experiments.selectors import RunOnNode, TrialWithRuns, readable_experiments, runs_on_nodes, trials_with_runs
 from labsite.accounts.models import User
 
-MAX_TRIALS = 100
+MAX_TRIALS = 200
 
 
-def compare_experiment(experiment: Experiment) -> dict[str, Any]:
+def compare_experiment(experiment: Experiment, metrics: Sequence[str] = tuple(COMPARED)) -> dict[str, Any]:
     """All trials of one experiment against its baseline (without one: its first trial)."""
-    return compare_trials(results_of(trials_with_runs(experiment.id)), experiment.spec.get("baseline") or {})
+    baseline = experiment.spec.get("baseline") or {}
+    return compare_trials(results_of(trials_with_runs(experiment.id)), baseline, metrics)
 
 
 def readable_trials(user: User, trial_ids: Sequence[int]) -> list[TrialWithRuns]:

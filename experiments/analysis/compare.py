@@ -116,22 +116,25 @@ def flatten_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
     return values
 
 
-def compare_trials(trials: Sequence[TrialResult], baseline: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def compare_trials(
+    trials: Sequence[TrialResult], baseline: Mapping[str, Any] | None = None, metrics: Sequence[str] = tuple(COMPARED)
+) -> dict[str, Any]:
     """The comparison as the API gives it: every trial's figures, and each trial against the baseline.
 
-    The baseline is the first trial whose settings contain `baseline` (all of them: the first trial).
+    The baseline is the first trial whose settings contain `baseline` (all of them: the first trial). Only `metrics`, of
+    COMPARED, are looked at.
     """
     base = find_baseline(trials, baseline or {})
-    floors = noise_floors(trials)
+    floors = noise_floors(trials, metrics)
     differences = []
     if base is not None:
         for trial in trials:
             if trial is not base:
-                differences.extend(_differences(base, trial, floors))
+                differences.extend(_differences(base, trial, metrics, floors))
     return {
-        "trials": [_trial_json(trial, trial is base) for trial in trials],
+        "trials": [_trial_json(trial, trial is base, metrics) for trial in trials],
         "differences": differences,
-        "metrics": {name: {"unit": unit, "more_is_better": better} for name, (unit, better) in COMPARED.items()},
+        "metrics": {name: {"unit": COMPARED[name][0], "more_is_better": COMPARED[name][1]} for name in metrics},
     }
 
 
@@ -141,8 +144,8 @@ def find_baseline(trials: Sequence[TrialResult], wanted: Mapping[str, Any]) -> T
     return next(fitting, None)
 
 
-def _trial_json(trial: TrialResult, is_baseline: bool) -> dict[str, Any]:
-    metrics = {name: _metric_json(trial, name) for name in COMPARED if trial.values(name)}
+def _trial_json(trial: TrialResult, is_baseline: bool, metrics: Sequence[str]) -> dict[str, Any]:
+    figures = {name: _metric_json(trial, name) for name in metrics if trial.values(name)}
     return {
         "id": trial.id,
         "experiment_id": trial.experiment_id,
@@ -160,7 +163,7 @@ def _trial_json(trial: TrialResult, is_baseline: bool) -> dict[str, Any]:
             }
             for run in trial.runs
         ],
-        "metrics": metrics,
+        "metrics": figures,
     }
 
 
@@ -199,9 +202,9 @@ def noise_floors(
 
 
 def _differences(
-    base: TrialResult, trial: TrialResult, floors: Mapping[tuple[str, str], float]
+    base: TrialResult, trial: TrialResult, metrics: Sequence[str], floors: Mapping[tuple[str, str], float]
 ) -> list[dict[str, Any]]:
-    rows = (difference_row(base, trial, metric, floors) for metric in COMPARED)
+    rows = (difference_row(base, trial, metric, floors) for metric in metrics)
     return [row for row in rows if row is not None]
 
 

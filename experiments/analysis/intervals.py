@@ -70,13 +70,30 @@ def _expanded_bca(values: NDArray[np.float64]) -> tuple[float, float]:
     n = len(values)
     deviations = values - np.mean(values)
     means = _resample_shares(n) @ deviations
-    bias = special.ndtri((np.mean(means < 0) + np.mean(means <= 0)) / 2)
+    bias = special.ndtri((np.count_nonzero(means < 0) + np.count_nonzero(means <= 0)) / 2 / RESAMPLES)
     # the jackknife's acceleration, which has a closed form for a mean
-    acceleration = float(np.sum(deviations**3) / (6 * np.sum(deviations**2) ** 1.5))
+    squares = float(deviations @ deviations)
+    acceleration = float((deviations * deviations) @ deviations / (6 * squares**1.5))
     reach = t_quantile(n - 1) * math.sqrt(n / (n - 1))
     shifted = bias + np.array([-reach, reach])
-    ends = np.quantile(means, special.ndtr(bias + shifted / (1 - acceleration * shifted)))
-    return float(np.mean(values) + ends[0]), float(np.mean(values) + ends[1])
+    low, high = special.ndtr(bias + shifted / (1 - acceleration * shifted))
+    mean, spread = float(np.mean(values)), math.sqrt(squares) / n
+    # The upper end is the mirrored values' lower one: both lie in a tail, and only that is sorted.
+    return mean + _low_quantile(means, low, spread), mean - _low_quantile(-means, 1 - high, spread)
+
+
+def _low_quantile(values: NDArray[np.float64], share: float, spread: float) -> float:
+    """`np.quantile` for a small share of many values about 0 with that standard deviation, several times as fast: it
+    sorts only those that may matter."""
+    place = share * (len(values) - 1)
+    below = int(place)
+    # Where normal values would do; where these hold too few below, all are sorted.
+    bound = float(special.ndtri(min(share + 0.01, 0.5))) * spread
+    tail = np.sort(values[values < bound])
+    if len(tail) < below + 2:
+        tail = np.sort(values)
+    upper = tail[min(below + 1, len(tail) - 1)]
+    return float(tail[below] + (upper - tail[below]) * (place - below))
 
 
 @lru_cache(maxsize=32)

@@ -1,4 +1,7 @@
-"""Trials of any experiments side by side. The whole state is in the address, so a link shows the same page."""
+"""Trials of any experiments side by side. The whole state is in the address, so a link shows the same page.
+
+Of many trials it shows fewer metrics, so that the page opens at once and can be read; a link shows every one.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ from runners.display import settings_label
 
 DEFAULT_X, DEFAULT_Y, DEFAULT_LATENCY = "interactivity", "output_throughput", "ttft"
 LATENCIES = ("ttft", "effective_ttft", "tpot", "itl", "icl", "e2el", "interactivity", "queue_wait", "prefill_time")
+MOST_CELLS = 1200
+MOST_CURVES = 24
 LEAD = ("output_throughput", "goodput", "interactivity", "ttft", "ttft_p95", "tpot", "itl_p95", "e2el")
 
 
@@ -32,13 +37,19 @@ def compare(request: HttpRequest) -> HttpResponse:
     entries = readable_trials(person(request), _trial_ids(request))
     trials = results_of(entries)
     base = request.GET.get("baseline", "")
-    comparison = compare_trials(sorted(trials, key=lambda trial: str(trial.id) != base))
+    found = _metrics_found(request, trials)
+    every = request.GET.get("figures") == "all"
+    shown = found if every else found[: _most_metrics(len(trials))]
+    in_order = sorted(trials, key=lambda trial: str(trial.id) != base)
+    comparison = compare_trials(in_order, metrics=[name for name in COMPARED if name in shown])
     many = len({entry.trial.experiment_id for entry in entries}) > 1
     _name_trials(comparison["trials"], entries, many)
     context = {
         "section": "compare",
         "trials": comparison["trials"],
         "metrics": _metric_rows(comparison),
+        "num_metrics": len(found),
+        "every_metric": every,
         "has_figures": any(trial["metrics"] for trial in comparison["trials"]) or bool(bands_by_trial(trials)),
         "many": many,
         "any_modelled": any(trial["modelled"] for trial in comparison["trials"]),
@@ -82,27 +93,46 @@ def _name_trials(trials: Sequence[dict[str, Any]], entries: Sequence[TrialWithRu
         trial["label"] = settings_label(trial["settings"]) + (f" · {names[trial['id']][:40]}" if many else "")
 
 
+def _metrics_found(request: HttpRequest, trials: Sequence[TrialResult]) -> list[str]:
+    """The metrics that any trial has: those on the axes first, then those that lead, then all others."""
+    runs = (run for trial in trials for run in trial.valid_runs())
+    known = {name for run in runs for name, value in run.values.items() if value is not None}
+    return [name for name in dict.fromkeys((*_axes(request), *LEAD, *COMPARED)) if name in known]
+
+
+def _most_metrics(num_trials: int) -> int:
+    """How many are shown of so many trials at first."""
+    return max(2, MOST_CELLS // max(num_trials, 1))
+
+
+def _axes(request: HttpRequest) -> tuple[str, str]:
+    """The metrics of the trade-off: across, and up."""
+    choices = list(COMPARED)
+    return _metric(request, "x", DEFAULT_X, choices), _metric(request, "y", DEFAULT_Y, choices)
+
+
 def _metric(request: HttpRequest, key: str, default: str, allowed: Sequence[str]) -> str:
     wanted = request.GET.get(key, "")
     return wanted if wanted in allowed else default
 
 
 def _tradeoff(request: HttpRequest, trials: Sequence[TrialResult], comparison: dict[str, Any]) -> dict[str, Any]:
-    choices = list(COMPARED)
-    x, y = _metric(request, "x", DEFAULT_X, choices), _metric(request, "y", DEFAULT_Y, choices)
+    x, y = _axes(request)
     bands = bands_by_trial(trials)
     figure = tradeoff_figure(comparison["trials"], x, y, pareto_front(trials, x, y), bands)
-    return {"x": x, "y": y, "choices": choices, "figure": figure, "speculative": bool(bands)}
+    return {"x": x, "y": y, "choices": list(COMPARED), "figure": figure, "speculative": bool(bands)}
 
 
 def _distributions(request: HttpRequest, trials: Sequence[TrialResult], comparison: dict[str, Any]) -> dict[str, Any]:
-    """Curves and boxes of one latency, over the requests of every trial's valid runs."""
+    """Curves and boxes of one latency, over the requests of the valid runs of as many trials as can be told apart."""
     latency = _metric(request, "latency", DEFAULT_LATENCY, LATENCIES)
-    valid = {trial.id: [run.id for run in trial.valid_runs()] for trial in trials}
+    first = comparison["trials"][:MOST_CURVES]
+    ids = {trial["id"] for trial in first}
+    valid = {trial.id: [run.id for run in trial.valid_runs()] for trial in trials if trial.id in ids}
     stored = distributions_of([run_id for runs in valid.values() for run_id in runs])
     drawn = [
         TrialDistribution(trial["label"], hue, trial["modelled"], pooled)
-        for hue, trial in enumerate(comparison["trials"])
+        for hue, trial in enumerate(first)
         if (pooled := pool([stored.get(run_id) for run_id in valid[trial["id"]]], latency))
     ]
     unit = COMPARED[latency][0]
@@ -113,6 +143,7 @@ def _distributions(request: HttpRequest, trials: Sequence[TrialResult], comparis
         "boxes": box_figure(drawn, latency, unit) if drawn else None,
         "box_rows": len(drawn),
         "distributed": drawn,
+        "undrawn": len(comparison["trials"]) - len(first),
     }
 
 
@@ -143,12 +174,12 @@ def _metric_rows(comparison: dict[str, Any]) -> list[dict[str, Any]]:
     """A row for each metric that any trial has: its value in each trial, and the difference to the first."""
     differences = {(row["metric"], row["trial"]): row for row in comparison["differences"]}
     rows = []
-    for name, (unit, more_is_better) in COMPARED.items():
+    for name, meaning in comparison["metrics"].items():
         cells = [
             {"metric": trial["metrics"].get(name), "difference": differences.get((name, trial["id"]))}
             for trial in comparison["trials"]
         ]
         medians = [cell["metric"]["median"] for cell in cells if cell["metric"]]
         if medians:
-            rows.append({"name": name, "unit": unit, "better": more_is_better, "largest": max(medians), "cells": cells})
+            rows.append({"name": name, "unit": meaning["unit"], "largest": max(medians), "cells": cells})
     return rows

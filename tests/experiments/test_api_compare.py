@@ -10,9 +10,12 @@ from api_client import Caller, assert_people_only, member, refused
 from control_plane import live_attempt, submit
 from modelled_node import events_of, modelled_node, record, send
 
+from experiments.comparison import MAX_TRIALS
 from experiments.models import Experiment, Run
 from experiments.services import place_runs
 from labsite.accounts.models import Project, Role
+
+MANY = ",".join(str(n) for n in range(1, MAX_TRIALS + 2))
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -56,6 +59,16 @@ def test_an_experiments_trials_are_compared(caller: Caller, experiment: Experime
         assert (row["baseline"], row["settings"]) == ({"engine.max_num_seqs": 1}, {"engine.max_num_seqs": 4})
 
 
+def test_only_the_metrics_asked_for_are_compared(caller: Caller, experiment: Experiment) -> None:
+    every = caller.get(f"/compare?experiment={experiment.id}").json()
+    found = caller.get(f"/compare?experiment={experiment.id}&metrics=ttft,output_throughput").json()
+    assert list(found["metrics"]) == ["output_throughput", "ttft"]
+    assert all(trial["metrics"].keys() == {"output_throughput", "ttft"} for trial in found["trials"])
+    assert found["differences"] == [row for row in every["differences"] if row["metric"] in found["metrics"]]
+    wrong = refused(caller.get(f"/compare?experiment={experiment.id}&metrics=ttft,speed"), 400)
+    assert "speed can't be compared; allowed: output_throughput" in wrong["detail"]
+
+
 def test_chosen_trials_are_compared_in_the_order_asked_for(caller: Caller, experiment: Experiment) -> None:
     first, second = experiment.trials.values_list("id", flat=True)
     found = caller.get(f"/compare?trials={second},{first}").json()
@@ -72,7 +85,7 @@ def test_what_is_not_ones_own_is_not_there(experiment: Experiment, caller: Calle
     refused(caller.get("/compare?experiment=999999999"), 404)
 
 
-@pytest.mark.parametrize("query", ["", "experiment=1&trials=2", "trials=" + ",".join(str(n) for n in range(1, 200))])
+@pytest.mark.parametrize("query", ["", "experiment=1&trials=2", f"trials={MANY}"])
 def test_an_unclear_question_is_refused(caller: Caller, query: str) -> None:
     refused(caller.get(f"/compare?{query}"), 400)
 

@@ -10,6 +10,7 @@ from django.test import Client
 from modelled_node import MODELLED, figure, modelled_node, text_of
 
 from experiments.models import Run
+from experiments.pages import compare
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,6 +58,21 @@ def test_the_table_of_differences_says_what_may_be_said_of_modelled_trials(brows
     assert "Differences in every other metric" in page
     assert page.count("of modelled trials: the 90 % band") == 2
     assert "90 % band of the calibration error" in page and "no interval (uncalibrated)" in page
+
+
+def test_of_many_trials_few_metrics_are_shown_and_a_link_shows_every_one(browser, finished, monkeypatch):
+    monkeypatch.setattr(compare, "MOST_CELLS", 3 * finished.trials.count())
+    monkeypatch.setattr(compare, "MOST_CURVES", 2)
+    address = f"/compare/?experiment={finished.pk}&x=ttft&y=itl"
+    few = browser.get(address)
+    assert [row["name"] for row in few.context["metrics"]] == ["output_throughput", "ttft", "itl"]
+    assert {row["metric"] for row in few.context["lead_differences"]} == {"output_throughput", "ttft"}
+    assert len(figure(few, "curves")["data"]) == 2 and "the first 2 trials" in text_of(few)
+    assert "show every metric" in text_of(few) and "figures=all" in few.content.decode()
+    every = browser.get(f"{address}&figures=all")
+    assert len(every.context["metrics"]) == few.context["num_metrics"] > 20
+    assert "show every metric" not in text_of(every)
+    assert 'name="figures" value="all"' in every.content.decode()
 
 
 def test_trials_are_found_by_their_experiments_name_and_added_to_those_there(browser, finished):
