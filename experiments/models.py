@@ -55,7 +55,8 @@ ATTEMPT_LIVE = (AttemptState.ASSIGNED, AttemptState.RUNNING)
 
 
 class Experiment(models.Model):
-    """A document and the question it answers. `document` is what was sent, `spec` has every default too.
+    """A document and the question it answers. `document` is what was sent, `spec` has every default too. `outcome`
+    says why an experiment that plans its own next runs wanted no more.
 
     A paused experiment keeps what runs and starts nothing; `paused_s` are the seconds of its past pauses, which its
     budget of time does not count. Of queued runs those of a higher `priority` go first. A deleted experiment
@@ -71,6 +72,7 @@ class Experiment(models.Model):
     spec = models.JSONField()
     state = models.CharField(max_length=10, choices=ExperimentState.choices, default=ExperimentState.ACTIVE)
     reason = models.TextField(blank=True)
+    outcome = models.TextField(blank=True)
     priority = models.SmallIntegerField(default=0)
     paused_at = models.DateTimeField(null=True, blank=True)
     paused_s = models.FloatField(default=0.0)

@@ -285,6 +285,7 @@ def _rate_metrics(
         "token_goodput": (
             rate(sum(record.output_tokens or 0 for record in good), "tok/s") if has_slo else Metric(None, "tok/s", n)
         ),
+        "slo_met": Metric(None if (met := slo_met(measured, spec.slo)) is None else float(met), "0 or 1", n),
         "output_tokens": Metric(float(outputs), "tok", n),
         "input_tokens": Metric(float(inputs), "tok", n),
         "requests_ok": Metric(float(n), "req", len(measured)),

@@ -71,8 +71,7 @@ class BestCourse:
         rivals = self.rivals
         return {
             "settings": dict(self.cell),
-            "done": self.step.done,
-            "said": self._said(rivals),
+            "said": self.said,
             "metric": self.metric,
             "best": self._figure(rivals[0]) if rivals else None,
             "runner_up": self._figure(rivals[1]) if len(rivals) > 1 else None,
@@ -80,7 +79,9 @@ class BestCourse:
             "tried": [self._tried_json(one) for one in self.exploring.found],
         }
 
-    def _said(self, rivals: list[Explored]) -> str:
+    @property
+    def said(self) -> str:
+        rivals = self.rivals
         if not self.ranked:
             return "no settings tried so far are valid and within the objective"
         if not rivals:

@@ -34,11 +34,14 @@ class FrontCourse:
         ]
         return pareto_front(holding, *self.search.pareto.metrics)
 
+    @property
+    def said(self) -> str:
+        return f"{len(self.front)} of {len(self.exploring.trials)} settings tried are on the front"
+
     def as_json(self) -> dict[str, Any]:
         return {
             "settings": dict(self.cell),
-            "done": self.step.done,
-            "said": f"{len(self.front)} of {len(self.exploring.trials)} settings tried are on the front",
+            "said": self.said,
             "metrics": list(self.search.pareto.metrics),
             "front": self.front,
             "tried": [

@@ -204,7 +204,7 @@ class LoadCourse:
         lower, upper = self.lower, self.upper
         return {
             "settings": dict(self.cell),
-            "done": self.step.done,
+            "done": bool(self.step.done),
             "said": self.said,
             "low": lower.load if lower else None,
             "high": upper.load if upper else None,

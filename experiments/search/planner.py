@@ -44,9 +44,13 @@ class Planned:
             return Step(wanted, "; ".join(dict.fromkeys(step.done for step in steps)))
         return Step(wanted)
 
+    @property
+    def said(self) -> str:
+        """What all of them have found so far, in words."""
+        return "; ".join(dict.fromkeys(course.said for course in self.courses))
+
     def as_json(self) -> dict[str, Any]:
-        """As the API gives it: every course, and why no more runs are wanted where that is so."""
-        return {"kind": self.kind, "done": self.step.done, "courses": [course.as_json() for course in self.courses]}
+        return {"kind": self.kind, "courses": [course.as_json() for course in self.courses]}
 
 
 def plan_searches(spec: ExperimentSpec, asked: Asked) -> Planned:

@@ -70,6 +70,11 @@ class Course(Protocol):
     @property
     def step(self) -> Step: ...
 
+    @property
+    def said(self) -> str:
+        """What is found so far, in words."""
+        ...
+
     def as_json(self) -> dict[str, Any]: ...
 
 

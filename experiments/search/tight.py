@@ -89,6 +89,11 @@ class TightCourse:
             f"{len(self.trials_now)} trials"
         )
 
+    @property
+    def said(self) -> str:
+        wide = [one for one in self.trials_now if one.needs_more(self.until.interval)]
+        return self._wider(wide) if wide else self._why_enough()
+
     def _why_enough(self) -> str:
         modelled = sum(one.modelled for one in self.trials_now)
         without = sum(not one.n for one in self.trials_now)
@@ -106,7 +111,8 @@ class TightCourse:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "done": self.step.done,
+            "said": self.said,
+            "done": bool(self.step.done),
             "metric": self.until.metric,
             "interval": self.until.interval,
             "trials": [

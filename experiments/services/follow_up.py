@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from experiments.models import EXPERIMENT_OPEN, RUN_ENDED, Experiment, ExperimentState, Run, RunState
 from experiments.results import store_results
+from experiments.services.extending import extend_experiment
 from experiments.services.noise import refresh_noise
 from experiments.services.placing import place_runs
 from experiments.services.webhook_events import tell_experiment_ended, tell_run
@@ -63,8 +64,10 @@ def _tell_if_invalid(run_id: int) -> None:
 
 @transaction.atomic
 def settle_experiment(experiment_id: int) -> bool:
-    """ACTIVE or PAUSED → DONE when every run has ended. Looks after the commit of a run's end, so that of two last
-    runs that end together at least one sees both."""
+    """ACTIVE or PAUSED → DONE when every run has ended, and the experiment plans no more. Looks after the commit of a
+    run's end, so that of two last runs that end together at least one sees both."""
+    if extend_experiment(experiment_id):
+        return False
     if Run.objects.filter(experiment_id=experiment_id).exclude(state__in=RUN_ENDED).exists():
         return False
     unended = Experiment.objects.filter(pk=experiment_id, state__in=EXPERIMENT_OPEN)

@@ -10,17 +10,16 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from experiments.chosen_models import draft_of
 from experiments.errors import IdempotencyConflict
-from experiments.models import Experiment, IdempotencyKey, Run, Trial
-from experiments.provenance import code_revision
+from experiments.models import Experiment, IdempotencyKey
+from experiments.services.extending import extend_experiment
 from experiments.services.feasibility import Feasible, check_feasible
+from experiments.services.freezing import store_runs, store_trials
 from experiments.services.placing import request_placement
 from labsite.accounts.audit import record
 from labsite.accounts.models import Project, Role, User
 from labsite.accounts.permissions import require
-from runners.matrix import Cell, Plan, PlannedRun, plan_experiment
-from runners.spec import RunSpec
+from runners.matrix import Plan, plan_experiment
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def submit_once(
             experiment = _store(user, project, document, plan, found, cloned_from)
             if idempotency_key:
                 IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, experiment=experiment)
-            _tell(user, experiment, len(plan.runs))
+            _tell(user, experiment, experiment.runs.count())
             transaction.on_commit(request_placement)
     except IntegrityError:
         # Another request with this key was first; ours is rolled back.
@@ -118,48 +117,9 @@ def _store(
         spec=plan.spec.model_dump(mode="json"),
         cloned_from=cloned_from,
     )
-    trials = Trial.objects.bulk_create(
-        Trial(experiment=experiment, index=cell.index, settings=cell.settings, label=cell.label) for cell in plan.cells
-    )
-    runs = Run.objects.bulk_create(
-        Run(
-            experiment=experiment,
-            trial=trials[planned.trial_index],
-            repeat=planned.repeat,
-            position=planned.position,
-            spec={},
-        )
-        for planned in plan.runs
-    )
-    # A run's spec holds its own id, which the insert has only now given.
-    for run, planned in zip(runs, plan.runs, strict=True):
-        cell = plan.cells[planned.trial_index]
-        run.spec = _freeze(run, planned, cell, found).model_dump(mode="json")
-    Run.objects.bulk_update(runs, ["spec"], batch_size=200)
+    if plan.spec.search is not None:
+        extend_experiment(experiment.pk)
+        return experiment
+    trials = dict(enumerate(store_trials(experiment, plan.cells)))
+    store_runs(experiment, plan.runs, dict(enumerate(plan.cells)), trials, found)
     return experiment
-
-
-def _freeze(run: Run, planned: PlannedRun, cell: Cell, found: Feasible) -> RunSpec:
-    price = cell.spec.cost.usd_per_hour
-    draft, models = draft_of(cell.spec), found.models
-    return RunSpec(
-        run_id=run.pk,
-        experiment_id=run.experiment_id,
-        trial_index=cell.index,
-        repeat=planned.repeat,
-        seed=planned.seed,
-        settings=cell.settings,
-        model=models[cell.spec.model].ref,
-        draft=models[draft].ref if draft else None,
-        chip_id=cell.spec.chip,
-        chip_counts=found.counts[cell.index],
-        allow_speculative=cell.spec.allow_speculative,
-        engine=cell.spec.engine,
-        placement=cell.spec.placement,
-        workload=cell.spec.workload,
-        slo=cell.spec.slo,
-        cost=cell.spec.cost,
-        usd_per_hour=None if price == "node" else price,
-        time_limit_s=cell.spec.budget.max_run_seconds,
-        code_revision=code_revision(),
-    )
