@@ -27,7 +27,7 @@ from runners.display import settings_label
 
 DEFAULT_X, DEFAULT_Y, DEFAULT_LATENCY = "interactivity", "output_throughput", "ttft"
 LATENCIES = ("ttft", "effective_ttft", "tpot", "itl", "icl", "e2el", "interactivity", "queue_wait", "prefill_time")
-MOST_CELLS = 1200
+MOST_CELLS = 800
 MOST_CURVES = 24
 LEAD = ("output_throughput", "goodput", "interactivity", "ttft", "ttft_p95", "tpot", "itl_p95", "e2el")
 
