@@ -24,22 +24,15 @@ LATER_VALUES: dict[str, tuple[str, ...]] = {
     "engine.weights": ("fp16", "w4a16", "q4_0", "q4_1", "q8_0"),
     "engine.activations": ("int16",),
     "engine.kv_cache": ("int8", "int4", "fp16"),
-    "engine.scheduler.policy": ("slo", "priority", "sjf", "edf"),
+    "engine.scheduler.policy": ("slo", "sjf", "edf"),
     "engine.scheduler.itl_target_s": ("*",),
-    "workload.kind": ("conversation", "agent", "trace"),
-    "workload.arrival.kind": ("stages",),
-    "workload.arrival": ("stages",),
-    "workload.classes": ("*",),
-    "quality": ("*",),
-    "cost.watts": ("*",),
+    "workload.kind": ("trace",),
 }
 LATER_KEYS = frozenset(
     {
         "workload.trace",
         "workload.name",
         "workload.time_scale",
-        "workload.stages",
-        "workload.arrival.stages",
         "engine.name",
     }
 )

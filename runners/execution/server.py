@@ -59,6 +59,7 @@ def server_arguments(engine: EngineSpec, model: Path | ModelRef) -> list[str]:
         arguments.append("--no-prefix-cache")
     if not engine.scheduler.chunked_prefill:
         arguments.append("--no-chunked-prefill")
+    arguments += ["--scheduling-policy", engine.scheduler.policy]
     if engine.threads != "auto":
         arguments += ["--threads", str(engine.threads)]
     return arguments

@@ -1,6 +1,6 @@
 """Sends a plan's requests in time: warm-up until all of it has ended, then the measured window, then the drain.
 
-A closed loop keeps `max_concurrency` users busy. An open loop sends on schedule, whatever has come back. A server
+A closed loop keeps its users busy. An open loop sends on schedule, whatever has come back. A server
 that no longer takes connections ends the load early, with what happened until then recorded.
 """
 
@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runners.events import RequestRecord
-from runners.load.http import Target, request_body, send
-from runners.load.planned import LoadPlan, Phase, PlannedRequest
+from runners.load.http import Target, request_body
+from runners.load.planned import LoadPlan, Phase, PlannedRequest, Users
 from runners.load.self_check import SelfCheck
+from runners.load.sending import Sender
 from runners.load.ticks import TICK_S, TickCounter
-from runners.load.trace import RequestTrace
 
-GONE_AFTER_REFUSALS = 8
 PAUSE_AFTER_ERROR_S = 0.25
 
 Put = Callable[[dict[str, Any]], None]
@@ -57,8 +56,7 @@ class Driver:
         self._check = SelfCheck()
         self._result = LoadResult()
         self._draining = False
-        self._refusals = 0
-        self._num_sent = 0
+        self._sender = Sender(target, plan, self._counter, self._check, self._take_record, self._sent_the_last)
 
     async def run(self) -> LoadResult:
         beside = [asyncio.create_task(self._tick_on_time()), asyncio.create_task(self._check.probe())]
@@ -75,8 +73,8 @@ class Driver:
         self._say("done")
         self._result.client = {
             **self._check.figures(),
-            "sent": self._num_sent,
-            "server_gone": self._gone,
+            "sent": self._sender.num_sent,
+            "server_gone": self._sender.gone,
             "cancelled": cancelled,
         }
         return self._result
@@ -87,7 +85,7 @@ class Driver:
         self._tick()
 
     async def _measure(self) -> None:
-        if self._gone:
+        if self._sender.gone:
             return
         self._counter.phase = "measured"
         start_s = self._result.window_start_s = self._now()
@@ -119,25 +117,34 @@ class Driver:
     async def _send_phase(self, phase: Phase, until_s: float | None) -> None:
         """Send the phase's requests until there are no more or the time is up; returns when all have ended."""
         requests, arrivals = self._plan.requests(phase), self._plan.arrivals(phase)
+        self._sender.begin_phase(until_s)
         if arrivals is None:
-            await self._closed_loop(requests, until_s)
+            await self._closed_loop(requests, self._plan.users(phase), until_s)
         else:
             await self._open_loop(requests, arrivals, until_s)
 
-    async def _closed_loop(self, requests: Iterator[PlannedRequest], until_s: float | None) -> None:
-        async with asyncio.TaskGroup() as users:
-            for _ in range(self._plan.users(self._counter.phase).most):
-                users.create_task(self._be_user(requests, until_s))
+    async def _closed_loop(self, requests: Iterator[PlannedRequest], users: Users, until_s: float | None) -> None:
+        start_s = self._now()
+        async with asyncio.TaskGroup() as group:
+            for user in range(users.most):
+                group.create_task(self._be_user(user, users, requests, start_s, until_s))
 
-    async def _be_user(self, requests: Iterator[PlannedRequest], until_s: float | None) -> None:
-        while not self._gone and _is_before(scheduled_s := self._now(), until_s):
+    async def _be_user(
+        self, user: int, users: Users, requests: Iterator[PlannedRequest], start_s: float, until_s: float | None
+    ) -> None:
+        while (due_s := users.next_start_s(user, self._now() - start_s)) is not None:
+            due_s += start_s
+            if not _is_before(due_s, until_s):
+                return
+            if due_s > self._now():
+                await self._sleep_until(due_s)
+            if self._sender.gone:
+                return
             request = next(requests, None)
             if request is None:
-                if self._counter.phase == "measured":
-                    self._begin_drain(self._now())
+                self._sender.no_more_begin()
                 return
-            record = await self._send(request, request_body(request, self._target.model), scheduled_s)
-            if record.status != "ok":
+            if not await self._sender.carry_out(request, request_body(request, self._target.model), due_s):
                 # A server that refuses at once must not be met with a storm.
                 await asyncio.sleep(PAUSE_AFTER_ERROR_S)
 
@@ -146,36 +153,27 @@ class Driver:
     ) -> None:
         start_s = self._now()
         async with asyncio.TaskGroup() as in_flight:
-            for request, offset_s in zip(requests, arrivals, strict=False):
+            for offset_s, request in zip(arrivals, requests, strict=False):
                 due_s = start_s + offset_s
-                if until_s is not None and due_s >= until_s:
+                if not _is_before(due_s, until_s):
                     break
                 body = request_body(request, self._target.model)
                 await self._sleep_until(due_s)
-                if self._gone:
+                if self._sender.gone:
                     return
-                in_flight.create_task(self._send(request, body, due_s))
+                in_flight.create_task(self._sender.carry_out(request, body, due_s))
             if until_s is not None:
                 await self._sleep_until(until_s)
-            elif self._counter.phase == "measured":
-                self._begin_drain(self._now())
+            else:
+                self._sender.no_more_begin()
 
-    async def _send(self, request: PlannedRequest, body: bytes, scheduled_s: float) -> RequestRecord:
-        trace = RequestTrace(request, scheduled_s, sent_s=self._now())
-        self._num_sent += 1
-        self._counter.sent()
-        self._check.sent(trace.sent_s - scheduled_s)
-        record = await send(self._target, trace, body, self._counter.tokens, self._take_record)
-        self._refusals = self._refusals + 1 if trace.refused else 0
-        return record
+    def _sent_the_last(self) -> None:
+        if self._counter.phase == "measured":
+            self._begin_drain(self._now())
 
     def _take_record(self, record: RequestRecord) -> None:
         self._counter.ended(record)
         self._put({"type": "request", "record": record})
-
-    @property
-    def _gone(self) -> bool:
-        return self._refusals >= GONE_AFTER_REFUSALS
 
     def _now(self) -> float:
         return self._target.run_time()

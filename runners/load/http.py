@@ -132,6 +132,8 @@ def _take_event(target: Target, trace: RequestTrace, event: str, arrived_s: floa
         choice = chunk["choices"][0] if chunk.get("choices") else {}
         # A server without `lab` is taken at its word that one event is one token; its usage corrects the total.
         count = int(lab["tokens"]) if "tokens" in lab else int(bool(choice.get("text")))
+        if choice.get("token_ids"):
+            trace.token_ids.extend(map(int, choice["token_ids"]))
         if choice.get("finish_reason"):
             trace.finish_reason = str(choice["finish_reason"])
         if chunk.get("usage"):

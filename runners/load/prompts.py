@@ -28,6 +28,10 @@ class PromptSource(Protocol):
         """`length` token ids with which every prompt of a group begins."""
         ...
 
+    def answer(self, number: int, length: int) -> Ids:
+        """`length` token ids that stand for the answer to request `number`."""
+        ...
+
 
 class SyntheticPrompts:
     """Random ids of `allowed_ids` (those that are not special tokens), evenly drawn."""
@@ -43,6 +47,9 @@ class SyntheticPrompts:
 
     def prefix(self, group: int, length: int) -> Ids:
         return self._draw(Stream.PREFIX, group, length)
+
+    def answer(self, number: int, length: int) -> Ids:
+        return self._draw(Stream.UNKNOWN_ANSWER, number, length)
 
     def _draw(self, stream: Stream, number: int, length: int) -> Ids:
         rng = random_stream(self._seed, stream, number)
@@ -71,6 +78,9 @@ class TextPrompts:
 
     def prefix(self, group: int, length: int) -> Ids:
         return self._cut(self._prefix_starts, group, length, self._fill.prefix)
+
+    def answer(self, number: int, length: int) -> Ids:
+        return self._fill.answer(number, length)
 
     def _cut(self, starts: np.ndarray, number: int, length: int, fill: Callable[[int, int], Ids]) -> Ids:
         round_number, place = divmod(number, len(starts))

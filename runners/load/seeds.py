@@ -24,6 +24,13 @@ class Stream(IntEnum):
     PREFIX_GROUP = 8
     PREFIX = 9
     PREFIX_ORDER = 10
+    PREFIX_SHARE = 11
+    TRAFFIC_CLASS = 12
+    TURNS = 13
+    PAUSE = 14
+    TOOL_RESULT = 15
+    THINKING = 16
+    UNKNOWN_ANSWER = 17
 
 
 def random_stream(seed: int, stream: Stream, index: int = 0) -> np.random.Generator:

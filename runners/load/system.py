@@ -50,8 +50,12 @@ class System(Protocol):
     def next_event_s(self) -> float | None:
         """When something in it ends next; None when nothing goes on."""
 
-    def add(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams) -> None:
-        """Take a request that is sent now. Raises RequestRejected if it could never run."""
+    def add(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams, priority: int = 0) -> None:
+        """Take a request that is sent now; a lower `priority` goes sooner, where scheduling heeds it. Raises
+        RequestRejected if it could never run."""
+
+    def output_ids(self, params: SamplingParams, num_tokens: int) -> tuple[int, ...] | None:
+        """The first `num_tokens` of the output that such a request gets; None where that can't be told."""
 
     def start(self, until_s: float) -> None:
         """Let every engine that has work and is in no step begin one, now. Those that can take several steps at once

@@ -1,7 +1,8 @@
 """The same load on a virtual clock: plan, records and ticks are those of the real client, the server is a `System`.
 
-Nothing waits: the clock jumps to whatever happens next, be it an arrival, the end of a step of any engine, or what else
-the system has under way. The client is ideal: it sends on time, and the network takes none. Requests never time out.
+Nothing waits: the clock jumps to whatever happens next, be it that a request is due, that a step of any engine ends, or
+what else the system has under way. The client is ideal: it sends on time, and the network takes none. Requests never
+time out.
 
 At one moment things come in this order: a tick, the window's end, what ended in the system, what is sent, what begins.
 Events are told in the order of their times, those of one moment in the order of the system's engines, and steps are
@@ -10,16 +11,16 @@ numbered so; they are held back until the next tick, as one engine may be asked 
 
 from __future__ import annotations
 
-import heapq
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
 from runners.events import Sample, Status
 from runners.load.drive import PAUSE_AFTER_ERROR_S, LoadResult
+from runners.load.due import DueRequests
 from runners.load.plan import make_plan
 from runners.load.planned import LoadPlan, Phase, PlannedRequest
 from runners.load.prompts import PromptSource, SyntheticPrompts
@@ -31,7 +32,7 @@ from runners.load.trace import RequestTrace
 from runners.runtime.engine import RequestRejected
 from runners.runtime.outputs import RequestTiming
 from runners.spec import RunSpec
-from runners.spec.workload import LONGEST_S
+from runners.spec.arrival import LONGEST_S
 
 StatusPhase = Literal["warming_up", "measuring", "draining", "done"]
 
@@ -78,11 +79,9 @@ class VirtualLoad:
         self._counter = TickCounter()
         self._next_tick = 1
         self._traces: dict[str, RequestTrace] = {}
-        self._due_s: list[float] = []
         self._num_sent = 0
         self._until_s: float | None = None
         self._draining = False
-        self._is_closed = True
 
     def run(self) -> LoadResult:
         self._timeline.tell(self._status("warming_up", 0.0))
@@ -103,16 +102,11 @@ class VirtualLoad:
         return LoadResult(start_s, window_end_s, client)
 
     def _run_phase(self, phase: Phase, until_s: float | None) -> None:
-        requests, arrivals = self._plan.requests(phase), self._plan.arrivals(phase)
-        self._is_closed = arrivals is None
-        start_s, self._until_s = self._now(), until_s
-        if arrivals is None:
-            self._due_s = [start_s] * self._plan.users(phase).most
-        else:
-            self._due_s = [start_s + next(arrivals)]
+        self._until_s = until_s
+        self._due = DueRequests(self._plan, phase, self._now(), until_s)
         while True:
-            self._send_due(requests, arrivals, start_s)
-            self._system.start(self._due_s[0] if self._due_s else math.inf)
+            self._send_due()
+            self._system.start(self._due.next_s)
             event_s = self._next_event_s()
             if event_s is None:
                 break
@@ -122,37 +116,28 @@ class VirtualLoad:
             self._pass_time(until_s)
 
     def _next_event_s(self) -> float | None:
-        own_s, system_s = self._due_s[0] if self._due_s else None, self._system.next_event_s
-        if own_s is None or system_s is None:
-            return own_s if system_s is None else system_s
-        return min(own_s, system_s)
+        own_s, system_s = self._due.next_s, self._system.next_event_s
+        next_s = own_s if system_s is None else min(own_s, system_s)
+        return None if next_s == math.inf else next_s
 
-    def _send_due(self, requests: Iterator[PlannedRequest], arrivals: Iterator[float] | None, start_s: float) -> None:
-        """Send what is due by now; forget what would be due when the phase no longer sends."""
-        while self._due_s and (self._due_s[0] <= self._now() or self._is_over(self._due_s[0])):
-            due_s = heapq.heappop(self._due_s)
-            request = None if self._is_over(due_s) else next(requests, None)
-            if request is None:
-                self._due_s.clear()
-                if self._until_s is None and self._counter.phase == "measured":
-                    self._begin_drain(self._now())
-                return
+    def _send_due(self) -> None:
+        for request, due_s in self._due.take(self._now()):
             self._send(request, due_s)
-            if arrivals is not None:
-                heapq.heappush(self._due_s, start_s + next(arrivals))
+        if self._due.sent_all and self._until_s is None and self._counter.phase == "measured":
+            self._begin_drain(self._now())
 
     def _send(self, request: PlannedRequest, due_s: float) -> None:
         trace = RequestTrace(request, scheduled_s=due_s, sent_s=due_s)
         self._num_sent += 1
         self._counter.sent()
         try:
-            self._system.add(request.request_id, request.prompt_ids, request.params)
+            self._system.add(request.request_id, request.prompt_ids, request.params, request.priority)
         except RequestRejected as error:
             now_s = self._now()
             record = trace.end(now_s, "error", str(error))
             self._counter.ended(record)
             self._timeline.add(now_s, record)
-            self._let_user_go_on(now_s + PAUSE_AFTER_ERROR_S)
+            self._due.failed(request, now_s + PAUSE_AFTER_ERROR_S)
         else:
             self._traces[request.request_id] = trace
 
@@ -180,11 +165,13 @@ class VirtualLoad:
             record = trace.end(times_s[-1], "ok")
             self._counter.ended(record)
             self._timeline.add(times_s[-1], record, ended.engine)
-            self._let_user_go_on(times_s[-1])
+            self._due.ended(trace.request, times_s[-1], self._output_of(trace))
 
-    def _let_user_go_on(self, t_s: float) -> None:
-        if self._is_closed:
-            heapq.heappush(self._due_s, t_s)
+    def _output_of(self, trace: RequestTrace) -> tuple[int, ...] | None:
+        """Where something follows that may hold it."""
+        if trace.request.is_last:
+            return None
+        return self._system.output_ids(trace.request.params, trace.counted_tokens)
 
     def _pass_time(self, t_s: float) -> None:
         """Let the clock run to `t_s`, or nowhere when that is past: say what falls due on the way, and take what the
@@ -229,9 +216,6 @@ class VirtualLoad:
 
     def _status(self, phase: StatusPhase, t_s: float) -> Status:
         return Status(phase=phase, t_s=t_s, wall_s=self._wall())
-
-    def _is_over(self, t_s: float) -> bool:
-        return self._until_s is not None and t_s >= self._until_s
 
     def _now(self) -> float:
         return self._clock.now()

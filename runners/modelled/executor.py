@@ -143,6 +143,7 @@ def build_engine(executor: ModelledExecutor, engine: EngineSpec, name: str | Non
         max_num_batched_tokens=engine.max_num_batched_tokens,
         prefix_cache=engine.prefix_cache,
         chunked_prefill=engine.scheduler.chunked_prefill,
+        policy=engine.scheduler.policy,
         num_lookahead_tokens=executor.num_lookahead_tokens,
         prefix_tiers=cache_tiers(engine.prefix_tiers, executor.pool),
     )

@@ -33,6 +33,7 @@ class _Passed:
 
     prompt_ids: tuple[int, ...]
     params: SamplingParams
+    priority: int
     prefill: TimedEngine
     prefilled: RequestTiming | None = None
 
@@ -81,7 +82,7 @@ class Fleet:
         times.append(self._later[0][0] if self._later else None)
         return min((t_s for t_s in times if t_s is not None), default=None)
 
-    def add(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams) -> None:
+    def add(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams, priority: int = 0) -> None:
         first = _prompt_alone(params) if self._decode else params
         self._entry[0].engine.check(request_id, prompt_ids, first)
         if first is not params:
@@ -91,9 +92,12 @@ class Fleet:
         if self._intake_s:
             there_s = self._read_s = max(self._read_s, there_s) + self._intake_s
         if there_s > self.clock.now():
-            self._do_at(there_s, partial(self._begin, request_id, prompt_ids, params))
+            self._do_at(there_s, partial(self._begin, request_id, prompt_ids, params, priority))
         else:
-            self._begin(request_id, prompt_ids, params)
+            self._begin(request_id, prompt_ids, params, priority)
+
+    def output_ids(self, params: SamplingParams, num_tokens: int) -> tuple[int, ...] | None:
+        return self._entry[0].engine.foretell_output(params, num_tokens)
 
     def start(self, until_s: float) -> None:
         now_s = self.clock.now()
@@ -126,13 +130,13 @@ class Fleet:
     def _do_at(self, t_s: float, what: Callable[[], None]) -> None:
         heappush(self._later, (t_s, next(self._order), what))
 
-    def _begin(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams) -> None:
+    def _begin(self, request_id: str, prompt_ids: tuple[int, ...], params: SamplingParams, priority: int) -> None:
         chosen = self._choose(self._router, self._entry, prompt_ids)
         chosen.cut(self.clock.now())
         first = _prompt_alone(params) if self._decode else params
         if first is not params:
-            self._passed[request_id] = _Passed(prompt_ids, params, chosen)
-        chosen.engine.add(request_id, prompt_ids, first, keep_kv=first is not params)
+            self._passed[request_id] = _Passed(prompt_ids, params, priority, chosen)
+        chosen.engine.add(request_id, prompt_ids, first, priority, keep_kv=first is not params)
 
     def _choose(self, router: Router, engines: Sequence[TimedEngine], prompt_ids: tuple[int, ...]) -> TimedEngine:
         if len(engines) == 1:
@@ -179,7 +183,7 @@ class Fleet:
         receiver.num_promised_tokens -= passed.params.max_tokens
         receiver.cut(now_s)
         received = ReceivedKV(len(passed.prompt_ids), (token.token_id,))
-        receiver.engine.add(token.request_id, passed.prompt_ids, passed.params, received=received)
+        receiver.engine.add(token.request_id, passed.prompt_ids, passed.params, passed.priority, received=received)
 
 
 def one_engine(engine: Engine, clock: Clock, intake_s: float = 0.0) -> Fleet:

@@ -136,6 +136,12 @@ class Engine:
         self._scheduler.add(sequence)
         self._sequences[request_id] = sequence
 
+    def foretell_output(self, params: SamplingParams, num_tokens: int) -> tuple[int, ...] | None:
+        """The first tokens of such a request's output, where the executor knows them before any step."""
+        if self._steady_executor is None:
+            return None
+        return tuple(self._steady_executor.decode_tokens(params, 0, num_tokens))
+
     def abort(self, request_id: str) -> bool:
         """Drop a request, whatever its state, and free its blocks at once. False if it is not here."""
         sequence = self._sequences.pop(request_id, None)

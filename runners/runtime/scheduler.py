@@ -8,10 +8,10 @@ The decisions are pure and know no clock, so measured and modelled nodes share t
 2. running sequences that lack more (a prefill in chunks) share what is left of the budget;
 3. waiting sequences are admitted in order, until budget, `max_num_seqs` or blocks run out; none overtakes.
 
-Order is (priority, arrival); a lower number goes sooner. A sequence gets the blocks of all its present tokens
-when it is admitted, so a prefill never stops half-way for want of them. A decode that finds no block preempts
-the last running sequence in order, perhaps itself: that one gives up its blocks, waits again in its old place
-and is recomputed later. A waiting sequence never preempts a running one, whatever its priority.
+Order is (priority, arrival), a lower number sooner; under the policy `fcfs` it is the arrival alone. A sequence gets
+the blocks of all its present tokens when it is admitted, so a prefill never stops half-way for want of them. A decode
+that finds no block preempts the last running sequence in order, perhaps itself: that one gives up its blocks, waits
+again in its old place and is recomputed later. A waiting sequence never preempts a running one, whatever its priority.
 
 A sequence may start with keys and values that were computed elsewhere, or that a tier below the prefix cache has kept:
 they take blocks here like all others, but no budget.
@@ -23,6 +23,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Literal
 
 from runners.runtime.blocks import BlockPool, PrefixMatch
 from runners.runtime.executor import ScheduledSequence
@@ -37,7 +38,8 @@ class SchedulerConfig:
     """Limits of a step. Without `chunked_prefill` a prompt is computed in one step or waits; only a preempted
     sequence that has outgrown the budget is recomputed in chunks, since nothing else would let it go on.
     `num_lookahead_tokens` is the most drafts that a decode may have verified beside its one token (as in vLLM).
-    `prefix_tiers` keep what the prefix cache drops, nearest first."""
+    `prefix_tiers` keep what the prefix cache drops, nearest first. The policy `priority` heeds what priority a sequence
+    has, `fcfs` does not."""
 
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 2048
@@ -45,6 +47,7 @@ class SchedulerConfig:
     chunked_prefill: bool = True
     num_lookahead_tokens: int = 0
     prefix_tiers: tuple[PrefixTier, ...] = ()
+    policy: Literal["fcfs", "priority"] = "priority"
 
     def __post_init__(self) -> None:
         if self.max_num_seqs < 1:
@@ -123,8 +126,9 @@ class Scheduler:
         self._arrivals = 0
 
     def add(self, sequence: Sequence) -> None:
-        """Queue a new sequence behind those of its priority. It must fit the pool when alone in it."""
-        sequence.order = (sequence.priority, self._arrivals)
+        """Queue a new sequence behind those of its priority, or of all. It must fit the pool when alone in it."""
+        priority = sequence.priority if self.config.policy == "priority" else 0
+        sequence.order = (priority, self._arrivals)
         self._arrivals += 1
         insort(self.waiting, sequence, key=_ORDER)
 

@@ -7,56 +7,63 @@ document can show by itself; turning text into a document is `runners.document`,
 
 from __future__ import annotations
 
+from runners.spec.arrival import ArrivalSpec, ClosedArrival, OpenArrival, StagedArrival, StageSpec
 from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
 from runners.spec.design import DesignSpec, LadderDesign, LadderStep
 from runners.spec.engine import EngineSpec, PrefixTiers, SchedulerSpec, SpeculationSpec, TierSpec
-from runners.spec.experiment import BudgetSpec, CostSpec, ExperimentSpec, NodeSelector, SloSpec
+from runners.spec.experiment import BudgetSpec, CostSpec, ExperimentSpec, NodeSelector
+from runners.spec.lengths import CountSpec, FixedCount, FixedLen, LengthSpec, LognormalLen, UniformCount, UniformLen
+from runners.spec.pauses import ExponentialPause, FixedPause, LognormalPause, PauseSpec, UniformPause
 from runners.spec.placement import DisaggregateSpec, Layout, LinkSpec, PlacementSpec, PoolSpec, RouterSpec
+from runners.spec.quality import FloorSpec, QualitySpec, ReferenceSpec
 from runners.spec.run import ModelRef, NodeLink, RunSpec
 from runners.spec.search import LoadSearch, ParetoSearch, Range, RepeatsUntil, SearchSpec, SettingsSearch, Until
+from runners.spec.sessions import AgentSpec, ConversationSpec
 from runners.spec.shape import ShapedModel, ShapeSpec
-from runners.spec.workload import (
-    ArrivalSpec,
-    ClosedArrival,
-    FixedLen,
-    LengthSpec,
-    LognormalLen,
-    OpenArrival,
-    SamplingSpec,
-    SharedPrefixSpec,
-    UniformLen,
-    WarmupSpec,
-    WorkloadSpec,
-)
+from runners.spec.slo import SloSpec
+from runners.spec.traffic import LognormalFactor, SharedPrefixSpec, ThinkingSpec, TrafficClass, UniformFactor
+from runners.spec.workload import SamplingSpec, WarmupSpec, WorkloadSpec
 
 __all__ = [
+    "AgentSpec",
     "ArrivalSpec",
     "BudgetSpec",
     "ClosedArrival",
+    "ConversationSpec",
     "CostSpec",
+    "CountSpec",
     "DesignSpec",
     "DisaggregateSpec",
     "Document",
     "EngineSpec",
     "ExperimentSpec",
+    "ExponentialPause",
+    "FixedCount",
     "FixedLen",
+    "FixedPause",
+    "FloorSpec",
     "LadderDesign",
     "LadderStep",
     "Layout",
     "LengthSpec",
     "LinkSpec",
     "LoadSearch",
+    "LognormalFactor",
     "LognormalLen",
+    "LognormalPause",
     "ModelRef",
     "Name",
     "NodeLink",
     "NodeSelector",
     "OpenArrival",
     "ParetoSearch",
+    "PauseSpec",
     "PlacementSpec",
     "PoolSpec",
     "PrefixTiers",
+    "QualitySpec",
     "Range",
+    "ReferenceSpec",
     "RepeatsUntil",
     "RouterSpec",
     "RunSpec",
@@ -71,10 +78,17 @@ __all__ = [
     "SloSpec",
     "Slug",
     "SpeculationSpec",
+    "StageSpec",
+    "StagedArrival",
     "Tag",
     "Text",
+    "ThinkingSpec",
     "TierSpec",
+    "TrafficClass",
+    "UniformCount",
+    "UniformFactor",
     "UniformLen",
+    "UniformPause",
     "Until",
     "WarmupSpec",
     "WorkloadSpec",

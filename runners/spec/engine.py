@@ -18,7 +18,9 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class SchedulerSpec(Document):
-    policy: Literal["fcfs"] = "fcfs"
+    """`fcfs` serves requests as they come, whatever their priority; `priority` those of a lower number first."""
+
+    policy: Literal["fcfs", "priority"] = "fcfs"
     chunked_prefill: bool = True
     itl_target_s: None = None
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
 from runners.spec.design import DesignSpec
 from runners.spec.engine import EngineSpec
 from runners.spec.placement import PlacementSpec
+from runners.spec.quality import QualitySpec
 from runners.spec.search import RepeatsUntil, SearchSpec
 from runners.spec.shape import ShapedModel
+from runners.spec.slo import SloSpec
 from runners.spec.workload import WorkloadSpec
 
 
@@ -29,21 +31,15 @@ class NodeSelector(Document):
         return self
 
 
-Objective = Annotated[float, Field(gt=0, le=86_400)]
-PercentileName = Literal["p50", "p90", "p95", "p99"]
-
-
-class SloSpec(Document):
-    """Objectives in seconds. A bare number binds every request; `{p95: x}` binds that percentile of the run."""
-
-    ttft_s: Objective | dict[PercentileName, Objective] | None = None
-    tpot_s: Objective | dict[PercentileName, Objective] | None = None
-    e2el_s: Objective | dict[PercentileName, Objective] | None = None
-
-
 class CostSpec(Document):
+    """What an hour costs: by the node's own price, or as given. What the chips draw: as metered or modelled, or as given
+    in watts of all of them together; such figures are marked as assumed."""
+
     usd_per_hour: Literal["node"] | Annotated[float, Field(ge=0, le=1_000_000)] = "node"
-    watts: None = None
+    watts: Annotated[
+        Literal["measured"] | Annotated[float, Field(gt=0, le=1e9)],
+        BeforeValidator(lambda value: "measured" if value is None else value),
+    ] = "measured"
 
 
 class BudgetSpec(Document):
@@ -73,7 +69,7 @@ class ExperimentSpec(Document):
     placement: PlacementSpec = PlacementSpec()
     workload: WorkloadSpec
     slo: SloSpec = SloSpec()
-    quality: None = None
+    quality: QualitySpec | None = None
     cost: CostSpec = CostSpec()
     matrix: dict[str, Annotated[tuple[Setting, ...], Field(min_length=1, max_length=100)]] = Field(
         default_factory=dict, max_length=10

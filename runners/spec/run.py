@@ -8,8 +8,10 @@ from pydantic import Field
 
 from runners.spec.base import Document, Setting, Slug
 from runners.spec.engine import EngineSpec
-from runners.spec.experiment import CostSpec, SloSpec
+from runners.spec.experiment import CostSpec
 from runners.spec.placement import PlacementSpec
+from runners.spec.quality import QualitySpec
+from runners.spec.slo import SloSpec
 from runners.spec.workload import WorkloadSpec
 
 
@@ -65,6 +67,7 @@ class RunSpec(Document):
     workload: WorkloadSpec
     slo: SloSpec
     cost: CostSpec
+    quality: QualitySpec | None = None
     usd_per_hour: float | None = None
     time_limit_s: float
     code_revision: str

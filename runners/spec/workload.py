@@ -1,4 +1,7 @@
-"""What the clients send: lengths, arrivals, sampling."""
+"""What the clients send: its kind, lengths, arrivals, classes, and how much of it.
+
+Each of those has a module of its own beside this one; here is what they are together, and that it stays bounded.
+"""
 
 from __future__ import annotations
 
@@ -7,76 +10,15 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from runners.spec.arrival import LONGEST_S, ArrivalSpec, ClosedArrival, OpenArrival, StagedArrival
 from runners.spec.base import Document
+from runners.spec.lengths import FixedLen, LengthSpec
+from runners.spec.sessions import AgentSpec, ConversationSpec
+from runners.spec.traffic import MAX_CLASSES, SHARES_TOLERANCE, SharedPrefixSpec, ThinkingSpec, TrafficClass
 
-Tokens = Annotated[int, Field(ge=1, le=4_194_304)]
 MAX_OUTPUT_TOKENS = 131_072
 MAX_REQUESTS = 1_000_000
-LONGEST_S = 604_800.0
-"""A week: what a load may take on the clock that it runs by, which on a modelled node costs nothing."""
-
-
-class FixedLen(Document):
-    dist: Literal["fixed"]
-    tokens: Tokens
-
-    @property
-    def longest(self) -> int:
-        return self.tokens
-
-
-class UniformLen(Document):
-    dist: Literal["uniform"]
-    min_tokens: Tokens
-    max_tokens: Tokens
-
-    @model_validator(mode="after")
-    def ordered(self) -> Self:
-        if self.min_tokens > self.max_tokens:
-            raise PydanticCustomError(
-                "order", "min_tokens is above max_tokens",
-                {"field": "min_tokens", "allowed": f"at most {self.max_tokens}"},
-            )  # fmt: skip
-        return self
-
-    @property
-    def longest(self) -> int:
-        return self.max_tokens
-
-
-class LognormalLen(Document):
-    """Lognormal in tokens: the median and the sigma of the logarithm; draws are clipped to [1, max_tokens]."""
-
-    dist: Literal["lognormal"]
-    median_tokens: Tokens
-    sigma: float = Field(gt=0, le=4)
-    max_tokens: Tokens
-
-    @property
-    def longest(self) -> int:
-        return self.max_tokens
-
-
-LengthSpec = Annotated[FixedLen | UniformLen | LognormalLen, Field(discriminator="dist")]
-
-
-class ClosedArrival(Document):
-    """`max_concurrency` users, each with one request in flight; the next is sent when the last has ended."""
-
-    kind: Literal["closed"]
-    max_concurrency: int = Field(ge=1, le=65_536)
-
-
-class OpenArrival(Document):
-    """Arrivals at `request_rate` per second with gamma gaps: `burstiness` 1 is Poisson, lower is burstier (at
-    0.01 hundreds come at once)."""
-
-    kind: Literal["open"]
-    request_rate: float = Field(gt=0, le=10_000)
-    burstiness: float = Field(default=1.0, ge=0.01, le=100)
-
-
-ArrivalSpec = Annotated[ClosedArrival | OpenArrival, Field(discriminator="kind")]
+SESSION_KINDS = ("conversation", "agent")
 
 
 class WarmupSpec(Document):
@@ -90,31 +32,40 @@ class SamplingSpec(Document):
     ignore_eos: bool = True
 
 
-class SharedPrefixSpec(Document):
-    """Every prompt begins with one of `groups` prefixes of `prefix_tokens` tokens, drawn evenly; its own tokens, as
-    many as `input_len` says, come after it."""
-
-    groups: int = Field(ge=1, le=1_000_000)
-    prefix_tokens: Tokens
-
-
 class WorkloadSpec(Document):
-    """`synthetic` prompts are random token ids, `text` prompts are cut from the text that the project ships."""
+    """`synthetic` prompts are random token ids, `text` prompts are cut from the text that the project ships. In a
+    `conversation` and an `agent`'s tasks requests follow each other, in sessions that `arrival` begins; their texts are
+    cut from the shipped one, for a model without words random ids. `input_len` is what a turn adds, `output_len` an
+    answer without its thinking. What a kind does not use may be there all the same, so that `kind` can be an axis.
 
-    kind: Literal["synthetic", "text"]
+    A load ends by `num_requests` (sessions begin until those begun have as many, and go on to their ends), by
+    `duration_s`, or with its stages.
+    """
+
+    kind: Literal["synthetic", "text", "conversation", "agent"]
     input_len: LengthSpec = FixedLen(dist="fixed", tokens=128)
     output_len: LengthSpec = FixedLen(dist="fixed", tokens=32)
+    conversation: ConversationSpec = ConversationSpec()
+    agent: AgentSpec = AgentSpec()
     arrival: ArrivalSpec
     num_requests: int | None = Field(default=None, ge=1, le=MAX_REQUESTS)
     duration_s: float | None = Field(default=None, gt=0, le=86_400)
     warmup: WarmupSpec = WarmupSpec()
     sampling: SamplingSpec = SamplingSpec()
-    classes: Annotated[tuple[()], Field()] = ()
+    thinking: ThinkingSpec | None = None
+    classes: Annotated[tuple[TrafficClass, ...], Field(max_length=MAX_CLASSES)] = ()
     shared_prefix: SharedPrefixSpec | None = None
 
     @model_validator(mode="after")
     def one_end(self) -> Self:
-        if (self.num_requests is None) == (self.duration_s is None):
+        ends = [name for name in ("num_requests", "duration_s") if getattr(self, name) is not None]
+        if isinstance(self.arrival, StagedArrival):
+            if ends:
+                raise PydanticCustomError(
+                    "ends_by_itself", "the stages say how long the load lasts",
+                    {"field": ends[0], "allowed": "null, or leave it out"},
+                )  # fmt: skip
+        elif len(ends) != 1:
             raise PydanticCustomError(
                 "one_of", "give num_requests or duration_s, exactly one of them",
                 {"field": "num_requests", "allowed": ["num_requests", "duration_s"]},
@@ -122,41 +73,133 @@ class WorkloadSpec(Document):
         return self
 
     @model_validator(mode="after")
-    def outputs_can_be_kept(self) -> Self:
-        if self.output_len.longest > MAX_OUTPUT_TOKENS:
+    def classes_are_all_of_it(self) -> Self:
+        names = [one.name for one in self.classes]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise PydanticCustomError(
+                    "repeated_name", "two classes are called {name}",
+                    {"field": f"classes.{place}.name", "name": name, "allowed": "a name of its own"},
+                )  # fmt: skip
+        total = sum(one.share for one in self.classes)
+        if names and abs(total - 1) > SHARES_TOLERANCE:
             raise PydanticCustomError(
-                "too_long", "an answer of {longest} tokens has more token times than a record keeps",
-                {"field": "output_len", "longest": self.output_len.longest,
-                 "allowed": f"at most {MAX_OUTPUT_TOKENS} tokens"},
+                "shares", "the shares of the classes add up to {total}",
+                {"field": "classes", "total": f"{total:g}", "allowed": f"1, to within {SHARES_TOLERANCE:g}"},
+            )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def outputs_can_be_kept(self) -> Self:
+        longest = self.longest_output
+        if longest > MAX_OUTPUT_TOKENS:
+            raise PydanticCustomError(
+                "too_long", "an output of {longest} tokens has more token times than a record keeps",
+                {"field": "thinking.factor" if self.thinking else "output_len", "longest": longest,
+                 "allowed": f"at most {MAX_OUTPUT_TOKENS} tokens, thinking and answer together"},
+            )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def side_by_side_in_time(self) -> Self:
+        if self.kind == "agent" and self.agent.fan_out > 1 and self.agent.calls.most < 3:
+            raise PydanticCustomError(
+                "never_fans_out", "calls fan out between the first and the last: {calls} calls leave none",
+                {"field": "agent.calls", "calls": self.agent.calls.most, "allowed": "at least 3, or fan_out 1"},
             )  # fmt: skip
         return self
 
     @model_validator(mode="after")
     def arrivals_come_to_an_end(self) -> Self:
-        if not isinstance(self.arrival, OpenArrival):
+        if not self.is_open:
             return self
-        expected = self.arrival.request_rate * (self.duration_s or 0.0)
+        assert not isinstance(self.arrival, ClosedArrival)
+        if isinstance(self.arrival, StagedArrival):
+            field, expected = "arrival.stages", self.arrival.expected_requests
+        else:
+            field, expected = "arrival.request_rate", self.arrival.request_rate * (self.duration_s or 0.0)
+        expected *= self.most_requests
         if expected > MAX_REQUESTS:
             raise PydanticCustomError(
-                "too_many", "about {requests} requests would arrive in {duration_s} s",
-                {"field": "arrival.request_rate", "requests": round(expected), "duration_s": self.duration_s,
-                 "allowed": f"at most {MAX_REQUESTS} requests: a lower rate, or a shorter duration_s"},
+                "too_many", "about {requests} requests would be sent in {lasts_s} s",
+                {"field": field, "requests": round(expected), "lasts_s": self.lasts_s,
+                 "allowed": f"at most {MAX_REQUESTS} requests: a lower rate, or a shorter time"},
             )  # fmt: skip
+        if isinstance(self.arrival, OpenArrival):
+            self._check_rate(self.arrival.request_rate)
+        return self
+
+    def _check_rate(self, rate: float) -> None:
         requests = max(self.num_requests or 0, self.warmup.num_requests)
-        if requests > self.arrival.request_rate * LONGEST_S:
+        if requests > rate * LONGEST_S:
             raise PydanticCustomError(
                 "too_long", "{requests} requests at {rate} per second arrive over more than a week",
-                {"field": "arrival.request_rate", "requests": requests, "rate": self.arrival.request_rate,
+                {"field": "arrival.request_rate", "requests": requests, "rate": rate,
                  "allowed": f"at least {requests / LONGEST_S:.3g}, or fewer requests"},
             )  # fmt: skip
-        return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests (or sessions) come on schedule, whatever the server does."""
+        arrival = self.arrival
+        return arrival.is_open if isinstance(arrival, StagedArrival) else isinstance(arrival, OpenArrival)
+
+    @property
+    def has_sessions(self) -> bool:
+        return self.kind in SESSION_KINDS
+
+    @property
+    def lasts_s(self) -> float | None:
+        """How long the measured phase sends; None where its requests end it."""
+        return self.arrival.lasts_s if isinstance(self.arrival, StagedArrival) else self.duration_s
+
+    @property
+    def most_users(self) -> int:
+        """Of a closed loop, at any time; 0 for an open one."""
+        if isinstance(self.arrival, ClosedArrival):
+            return self.arrival.max_concurrency
+        return int(self.arrival.highest) if isinstance(self.arrival, StagedArrival) and not self.is_open else 0
+
+    @property
+    def most_rounds(self) -> int:
+        """Of a session: how many prompts stand one upon another."""
+        if self.kind == "conversation":
+            return self.conversation.turns.most
+        return self.agent.calls.most if self.kind == "agent" else 1
+
+    @property
+    def most_requests(self) -> int:
+        """Of a session."""
+        return self.agent.requests(self.most_rounds) if self.kind == "agent" else self.most_rounds
+
+    @property
+    def longest_output(self) -> int:
+        """Tokens of an answer and its thinking."""
+        return max(self._output_of(output) for _, output in self._lengths())
 
     @property
     def longest_prompt(self) -> int:
-        """Tokens, the shared prefix among them."""
-        return self.input_len.longest + (self.shared_prefix.prefix_tokens if self.shared_prefix else 0)
+        """Tokens, the shared prefix and a session's history among them."""
+        return max(self._prompt_of(own, output) for own, output in self._lengths())
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest prompt and answer together."""
-        return self.longest_prompt + self.output_len.longest
+        """Tokens of the longest prompt and its output together."""
+        return max(self._prompt_of(own, output) + self._output_of(output) for own, output in self._lengths())
+
+    def _lengths(self) -> list[tuple[int, int]]:
+        """The longest new tokens and the longest answer of each class."""
+        lengths = [(one.input_len or self.input_len, one.output_len or self.output_len) for one in self.classes]
+        return [(own.longest, output.longest) for own, output in lengths or [(self.input_len, self.output_len)]]
+
+    def _output_of(self, answer_tokens: int) -> int:
+        return self.thinking.longest(answer_tokens) if self.thinking else answer_tokens
+
+    def _prompt_of(self, own_tokens: int, answer_tokens: int) -> int:
+        prefix = self.shared_prefix.prefix_tokens if self.shared_prefix else 0
+        kept = self._output_of(answer_tokens) if self.thinking and self.thinking.in_history else answer_tokens
+        if self.kind == "agent":
+            calls, result = self.agent.calls.most, self.agent.tool_result_tokens.longest
+            before = sum(self.agent.width(turn, calls) for turn in range(2, calls)) * (result + kept)
+            return prefix + own_tokens + (kept + before + result if calls > 1 else 0)
+        return prefix + own_tokens + (self.most_rounds - 1) * (own_tokens + kept)

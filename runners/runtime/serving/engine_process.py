@@ -168,6 +168,7 @@ def build_engine(config: EngineConfig, connection: Connection[Report, Command]) 
             max_num_batched_tokens=config.max_num_batched_tokens,
             prefix_cache=config.prefix_cache,
             chunked_prefill=config.chunked_prefill,
+            policy=config.policy,
         ),
     )
     connection.send(Ready(max_sequence_tokens(executor), engine.stats(), executor.facts()))

@@ -20,7 +20,7 @@ class EngineConfig:
     """How to build the engine: the model, the executor's options, the scheduler's."""
 
     model: ModelSource
-    weights: Literal["bf16", "int8"]
+    weights: Literal["bf16", "int8", "int4"]
     block_size: int
     num_blocks: int | None
     max_model_len: int | None
@@ -29,6 +29,7 @@ class EngineConfig:
     max_num_batched_tokens: int
     prefix_cache: bool
     chunked_prefill: bool
+    policy: Literal["fcfs", "priority"]
 
 
 @dataclass(frozen=True, slots=True)

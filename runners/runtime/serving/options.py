@@ -23,7 +23,7 @@ class ServerOptions:
     shape: RandomModel | None
     host: str
     port: int
-    weights: Literal["bf16", "int8"]
+    weights: Literal["bf16", "int8", "int4"]
     max_num_seqs: int
     max_num_batched_tokens: int
     block_size: int
@@ -31,6 +31,7 @@ class ServerOptions:
     max_model_len: int | None
     prefix_cache: bool
     chunked_prefill: bool
+    scheduling_policy: Literal["fcfs", "priority"]
     threads: int | None
     max_waiting: int
     drain_s: float
@@ -55,6 +56,7 @@ class ServerOptions:
             max_num_batched_tokens=self.max_num_batched_tokens,
             prefix_cache=self.prefix_cache,
             chunked_prefill=self.chunked_prefill,
+            policy=self.scheduling_policy,
         )
 
 
@@ -102,7 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--shape", type=_shape, help="a shape as JSON: --model names it, its weights are drawn, it has no words")
     add("--host", default="127.0.0.1", help="address to listen on")
     add("--port", type=_port, default=8100, help="0 takes a free one; the ready line says which")
-    add("--weights", choices=("bf16", "int8"), default="bf16", help="int8 is W8A8: quicker, at some quality")
+    add(
+        "--weights",
+        choices=("bf16", "int8", "int4"),
+        default="bf16",
+        help="int8 is W8A8: quicker, at some quality; int4 is computed in bf16: its quality, not its speed",
+    )
     add("--max-num-seqs", type=_positive, default=16, help="sequences in a step")
     add("--max-num-batched-tokens", type=_positive, default=2048, help="tokens in a step")
     add("--block-size", type=int, choices=(8, 16, 32, 64, 128), default=32, help="tokens in a KV block")
@@ -110,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-model-len", type=_positive, help="prompt and output together; the model's own unless given")
     add("--no-prefix-cache", dest="prefix_cache", action="store_false", help="keep no computed prefixes")
     add("--no-chunked-prefill", dest="chunked_prefill", action="store_false", help="a prompt in one step")
+    add("--scheduling-policy", choices=("fcfs", "priority"), default="priority", help="fcfs ignores a priority")
     add("--threads", type=_positive, help="compute threads")
     add("--max-waiting", type=_count, default=1024, help="requests taken beyond --max-num-seqs")
     add("--drain-s", type=_seconds, default=5.0, help="how long SIGTERM waits for requests in flight")

@@ -24,7 +24,7 @@ class Delta:
     """News of one sequence: text and how many tokens came since the last; `finish_reason` only in the last.
 
     `num_tokens` is how many tokens the engine made, also where their text is still held back; `logprobs` has one entry
-    for each of them where they were asked for. `calls` are (index in the answer, call).
+    for each of them where they were asked for, `token_ids` one in any case. `calls` are (index in the answer, call).
     """
 
     text: str
@@ -33,6 +33,7 @@ class Delta:
     logprobs: tuple[TokenLogprobs, ...] = ()
     reasoning: str = ""
     calls: tuple[tuple[int, ToolCall], ...] = ()
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class SequenceStream:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[tuple[int, ToolCall]] = []
-        self._num_unsent = 0
+        self._unsent_ids: list[int] = []
         self._logprobs: list[TokenLogprobs] = []
         self._last_sent = False
 
@@ -118,7 +119,7 @@ class SequenceStream:
         if self.closed or self._detokenizer.stopped:
             return
         self.num_output_tokens += 1
-        self._num_unsent += 1
+        self._unsent_ids.append(token_id)
         if logprobs is not None:
             self._logprobs.append(logprobs)
         self._show_held_token()
@@ -175,19 +176,19 @@ class SequenceStream:
         if self.error is not None:
             raise self.error
         last = self.finish_reason is not None and not self._last_sent
-        if not self._num_unsent and not last:
+        if not self._unsent_ids and not last:
             return None
         delta = Delta(
             text="".join(self._text),
-            num_tokens=self._num_unsent,
+            num_tokens=len(self._unsent_ids),
             finish_reason=self.finish_reason,
             logprobs=tuple(self._logprobs),
             reasoning="".join(self._reasoning),
             calls=tuple(self._calls),
+            token_ids=tuple(self._unsent_ids),
         )
-        for taken in (self._text, self._reasoning, self._calls, self._logprobs):
+        for taken in (self._text, self._reasoning, self._calls, self._logprobs, self._unsent_ids):
             taken.clear()
-        self._num_unsent = 0
         self._last_sent = last or self._last_sent
         return delta
 

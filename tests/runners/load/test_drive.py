@@ -14,10 +14,11 @@ import pytest
 from aiohttp import web
 
 from runners.events import RequestRecord, Sample
-from runners.load.drive import GONE_AFTER_REFUSALS, LoadResult, drive
+from runners.load.drive import LoadResult, drive
 from runners.load.http import Target
 from runners.load.plan import RequestPlan
 from runners.load.prompts import SyntheticPrompts
+from runners.load.sending import GONE_AFTER_REFUSALS
 from runners.spec import WorkloadSpec
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

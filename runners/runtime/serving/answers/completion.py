@@ -27,10 +27,13 @@ class CompletionAnswer(Answer):
     def chunk_choice(self, index: int, delta: Delta, *, first: bool) -> dict[str, Any]:
         echo = self._body.echo and first
         text = "" if self._body.prompt_only else delta.text
-        return {
+        choice: dict[str, Any] = {
             "text": (self.job.prompt_of(index).text if echo else "") + text,
             "logprobs": self._shown_logprobs(index, delta, echo=echo),
         }
+        if self._body.return_token_ids:
+            choice["token_ids"] = [] if self._body.prompt_only else list(delta.token_ids)
+        return choice
 
     def whole_choice(self, index: int, delta: Delta) -> dict[str, Any]:
         choice = self.chunk_choice(index, delta, first=True)

@@ -21,7 +21,8 @@ def _prompts(value: object) -> object:
 
 
 class CompletionBody(GenerationBody):
-    """`max_tokens` 0 is for scoring a prompt: it is allowed with `echo` or `prompt_logprobs`."""
+    """`max_tokens` 0 is for scoring a prompt: it is allowed with `echo` or `prompt_logprobs`. With `return_token_ids`
+    each choice has the ids of its new tokens."""
 
     FLAT: ClassVar[frozenset[str]] = frozenset({"prompt"})
     REFUSED: ClassVar[Mapping[str, tuple[object, ...]]] = {
@@ -36,6 +37,7 @@ class CompletionBody(GenerationBody):
     logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     echo: bool = False
     add_special_tokens: bool = True
+    return_token_ids: bool = False
 
     @property
     def num_logprobs(self) -> int | None:
