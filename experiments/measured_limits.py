@@ -11,7 +11,7 @@ from typing import Any
 from runners.document import FieldError
 from runners.spec import EngineSpec, ExperimentSpec, LinkSpec, PlacementSpec, RouterSpec
 
-WEIGHTS = ("bf16", "int8")
+WEIGHTS = ("bf16", "int8", "int4")
 WHERE = "on a measured node; modelled ones take it (nodes: {labels: {kind: modelled}}, or a chip)"
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runners.events import Report, RequestRecord, Step
+from runners.quality_figures import QualityFacts, floor_breaches, quality_figures, read_quality
 from runners.spec import RunSpec
 
 THRESHOLDS: dict[str, float] = {
@@ -199,6 +200,21 @@ def _retried(e: Evidence) -> Iterator[Reason]:
         yield _broken("retried", e.attempt, f"this is attempt {e.attempt}: an earlier one was lost or failed")
 
 
+def _quality_below_floor(e: Evidence) -> Iterator[Reason]:
+    """The thresholds are the experiment's own. A floor that can't be checked is not kept; a modelled run has none."""
+    quality = e.spec.quality
+    if quality is None or e.report.modelled:
+        return
+    facts = read_quality(e.report) or QualityFacts()
+    for breach in floor_breaches(facts, quality.floor):
+        yield Reason("quality_below_floor", breach.message, breach.figure.value, breach.bound)
+    known = quality_figures(facts)
+    for name, bound in quality.floor.bounds().items():
+        if name not in known:
+            why = "; ".join(facts.not_measured) or "the run reports no quality"
+            yield Reason("quality_below_floor", f"{name} has a floor and was not measured: {why}", None, bound)
+
+
 def _emulated_speed(e: Evidence) -> Iterator[Reason]:
     if e.report.facts.get("emulated"):
         yield Reason("emulated_speed", "the format or the chip was emulated, so its speed says nothing")
@@ -226,6 +242,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Reason]], ...] = (
     _power_gap,
     _output_length,
     _retried,
+    _quality_below_floor,
     _emulated_speed,
     _speculative_chip,
 )

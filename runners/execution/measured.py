@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -19,6 +19,7 @@ from runners.execution.errors import RunFailed
 from runners.execution.having_model import check_shape, have_model, model_facts
 from runners.execution.journal import Journal
 from runners.execution.merge import SampleMerger, on_run_clock
+from runners.execution.quality import QualityPhase
 from runners.execution.server import ReadyServer, make_server, read_steps, wait_until_ready
 from runners.execution.watch import NodeWatch
 from runners.power import ON_CPU, ON_GPU, PowerSampler, open_meter
@@ -28,6 +29,8 @@ POLL_S = 0.25
 POLL_TIMEOUT_S = 10.0
 NOTICE_DEATH_S = 1.0
 
+T = TypeVar("T")
+
 
 async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any]) -> Report:
     """Runs it and gives its Report; adds to `facts` as they become known. Raises RunFailed."""
@@ -35,16 +38,24 @@ async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, fa
     model = check_shape(spec.model) if spec.model.random_weights else await have_model(spec.model, models_dir, journal)
     facts["model"] = model_facts(spec.model)
     journal.status("starting", detail="server")
+    quality = None if spec.quality is None else QualityPhase(spec, spec.quality, journal)
     async with make_server(spec.engine, model, journal) as server:
         ready = await wait_until_ready(server)
         facts["engine"] = ready.facts
+        facts["emulated"] = bool(ready.facts.get("emulated"))
         journal.status("starting", detail="load")
         async with Child("client", "runners.load.client", [], journal, stdin=True) as client:
             load = Load(spec, ready, model, client, journal)
-            return await _unless_it_dies(server, load.run(facts))
+            report = await _unless_it_dies(server, load.run(facts))
+        if quality is not None:
+            await _unless_it_dies(server, quality.ask(ready))
+    if quality is None:
+        return report
+    await quality.score(model, models_dir)
+    return report.model_copy(update={"facts": facts | {"quality": quality.facts()}})
 
 
-async def _unless_it_dies(server: Child, work: Coroutine[Any, Any, Report]) -> Report:
+async def _unless_it_dies(server: Child, work: Coroutine[Any, Any, T]) -> T:
     """The work's result; RunFailed as soon as the server has ended, which is then why, whatever else failed first."""
     task, death = asyncio.create_task(work), asyncio.create_task(server.ended())
     try:

@@ -19,6 +19,7 @@ from runners.modelled.fleet_facts import system_facts
 from runners.modelled.shape import ShapeError
 from runners.modelled.step_model import CostModelError
 from runners.modelled.topology import plan_system
+from runners.quality_figures import not_measured
 from runners.spec import RunSpec
 
 
@@ -35,6 +36,8 @@ def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> 
         raise RunFailed(f"{names} can't be modelled: {error}", retry=False) from error
     system = build(plan, spec.engine)
     facts["model"] = model_facts(spec.model)
+    if spec.quality is not None:
+        facts["quality"] = not_measured("quality is measured on a chip; a cost model knows speed alone")
     try:
         result = virtual.run(spec, system, journal.add_all)
     except virtual.TooLong as error:
