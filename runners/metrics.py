@@ -7,17 +7,31 @@ power and price of a system in `runners.system_figures`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from runners.cost_figures import ENERGY_UNITS, PRICE_UNITS, Output, energy_figures, price_figures
 from runners.events import Report, RequestRecord, Step
+from runners.objectives import Measure, has_objectives, is_good, run_slo_met
+from runners.quality_figures import RESCALED_METRICS, TEXT_METRICS, QualityFacts, quality_figures, read_quality
+from runners.request_figures import (
+    chunk_gaps_s,
+    e2el_s,
+    effective_ttft_s,
+    interactivity,
+    token_gaps_s,
+    tpot_s,
+    ttft_s,
+)
 from runners.roofline import Utilisation, measure_utilisation
-from runners.spec import RunSpec, SloSpec
+from runners.session_figures import EndedSession, ended_sessions
+from runners.spec import RunSpec
 from runners.system_figures import SystemFigures, sum_over_engines, system_figures
+from runners.thinking_figures import count_thinking, time_to_answer_s
+from runners.traffic_parts import FIGURES, records_by_class, stages_of
 from runners.ttft_parts import mean_parts, part_values
 from runners.validity import Reason, find_reasons
 from runners.window import begins_in, length_s, window_of
@@ -45,11 +59,32 @@ class Metric:
         return {"value": self.value, "unit": self.unit, "n": self.n, "percentiles": percentiles}
 
 
+def _as_json(metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    return {name: metric.as_json() for name, metric in metrics.items()}
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """One stage of the load: its time on the run's clock, the level that it ends at, the figures of what it sent."""
+
+    start_s: float
+    end_s: float
+    level: float
+    unit: str
+    ramp: str
+    metrics: dict[str, Metric]
+
+    def as_json(self) -> dict[str, Any]:
+        told = {"start_s": self.start_s, "end_s": self.end_s, "level": self.level, "unit": self.unit, "ramp": self.ramp}
+        return {**told, "metrics": _as_json(self.metrics)}
+
+
 @dataclass(frozen=True)
 class Summary:
     """`latencies` are the values behind the latency figures (see `latency_values`); they are no part of the JSON.
     `ttft_parts` are the mean parts of TTFT (see `runners.ttft_parts`); `energy_source` says how the chips' power is
-    known: rapl, nvml, amdsmi, modelled, or assumed."""
+    known: rapl, nvml, amdsmi, modelled, or assumed. `classes` and `stages` have the figures of the parts of the load,
+    where it has such (see `runners.traffic_parts`), `quality` what was measured of its answers."""
 
     metrics: dict[str, Metric]
     reasons: tuple[Reason, ...]
@@ -57,6 +92,9 @@ class Summary:
     latencies: dict[str, list[float]] = field(default_factory=dict)
     ttft_parts: dict[str, Any] | None = None
     energy_source: str | None = None
+    classes: dict[str, dict[str, Metric]] = field(default_factory=dict)
+    stages: tuple[StageSummary, ...] = ()
+    quality: QualityFacts | None = None
 
     @property
     def valid(self) -> bool:
@@ -64,12 +102,15 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "metrics": {name: metric.as_json() for name, metric in self.metrics.items()},
+            "metrics": _as_json(self.metrics),
             "valid": self.valid,
             "reasons": [reason.as_json() for reason in self.reasons],
             "modelled": self.modelled,
             "ttft_parts": self.ttft_parts,
             "energy_source": self.energy_source,
+            "classes": {name: _as_json(metrics) for name, metrics in self.classes.items()},
+            "stages": [stage.as_json() for stage in self.stages],
+            "quality": None if self.quality is None else self.quality.model_dump(mode="json"),
         }
 
 
@@ -106,98 +147,43 @@ def summarize(
         **_latency_metrics(latencies),
         **_rate_metrics(measured, report, spec, system),
         **_runtime_metrics(measured, inside, report, spec, system),
-        **_power_metrics(measured, report, spec, system),
+        **_quality_metrics(report, spec),
+        **_cost_metrics(measured, report, spec, system),
     }
     reasons = find_reasons(requests, inside, report, spec, attempt=attempt)
     parts = mean_parts([record for record in measured if record.status == "ok"])
-    return Summary(metrics, tuple(reasons), report.modelled, latencies, parts, system.energy_source)
+    classes = {
+        name: _part_metrics(records, report, spec, system) for name, records in records_by_class(measured, spec).items()
+    }
+    stages = tuple(_stage_summaries(measured, report, spec, system))
+    return Summary(
+        metrics,
+        tuple(reasons),
+        report.modelled,
+        latencies,
+        parts,
+        system.energy_source,
+        classes,
+        stages,
+        read_quality(report),
+    )
 
 
-# Per request
+def _part_metrics(
+    records: Sequence[RequestRecord], report: Report, spec: RunSpec, system: SystemFigures
+) -> dict[str, Metric]:
+    found = _latency_metrics(latency_values(records, spec)) | _rate_metrics(records, report, spec, system)
+    return {name: found[name] for name in FIGURES if name in found}
 
 
-def ttft_s(record: RequestRecord) -> float | None:
-    return None if record.first_token_s is None else record.first_token_s - record.sent_s
-
-
-def effective_ttft_s(record: RequestRecord) -> float | None:
-    return None if record.first_token_s is None else record.first_token_s - record.scheduled_s
-
-
-def tpot_s(record: RequestRecord) -> float | None:
-    if record.first_token_s is None or record.finished_s is None or (record.output_tokens or 0) < 2:
-        return None
-    return (record.finished_s - record.first_token_s) / ((record.output_tokens or 0) - 1)
-
-
-def e2el_s(record: RequestRecord) -> float | None:
-    return None if record.finished_s is None else record.finished_s - record.sent_s
-
-
-def interactivity(record: RequestRecord) -> float | None:
-    """Tokens per second as one user sees them: 1 / TPOT. None where TPOT is undefined or 0."""
-    tpot = tpot_s(record)
-    return 1 / tpot if tpot else None
-
-
-def chunk_gaps_s(record: RequestRecord) -> list[float]:
-    """ICL: gaps between consecutive stream events that carried tokens."""
-    times = [t for t, k in zip(record.token_times_s, record.token_counts, strict=True) if k > 0]
-    return [later - earlier for earlier, later in pairwise(times)]
-
-
-def token_gaps_s(record: RequestRecord) -> list[float]:
-    """ITL: an event with k tokens gives its gap once and k − 1 zeros, so the gaps number `output tokens − 1`."""
-    gaps: list[float] = []
-    last: float | None = None
-    for time_s, count in zip(record.token_times_s, record.token_counts, strict=True):
-        if count <= 0:
-            continue
-        if last is not None:
-            gaps.append(time_s - last)
-        gaps.extend([0.0] * (count - 1))
-        last = time_s
-    return gaps
-
-
-def meets_slo(record: RequestRecord, slo: SloSpec) -> bool | None:
-    """Whether one request is ok and within every objective; None without an SLO.
-
-    An objective on a percentile binds the run (see `slo_met`); for goodput its bound is asked of each request too.
-    """
-    bounds = [(measure, bound) for measure, bound, _ in objectives(slo)]
-    if not bounds:
-        return None
-    if record.status != "ok":
-        return False
-    values = [(measure(record), bound) for measure, bound in bounds]
-    return all(value is None or value <= bound for value, bound in values)
-
-
-Measure = Callable[[RequestRecord], float | None]
-
-
-def objectives(slo: SloSpec) -> list[tuple[Measure, float, str | None]]:
-    """(measure, bound in s, percentile or None) for each objective that the SLO names."""
-    found: list[tuple[Measure, float, str | None]] = []
-    for measure, value in ((ttft_s, slo.ttft_s), (tpot_s, slo.tpot_s), (e2el_s, slo.e2el_s)):
-        if isinstance(value, dict):
-            found.extend((measure, bound, name) for name, bound in value.items())
-        elif value is not None:
-            found.append((measure, value, None))
-    return found
-
-
-def slo_met(records: Sequence[RequestRecord], slo: SloSpec) -> bool | None:
-    """Whether the run as a whole meets its SLO: every bare bound by every ok request, every percentile by its value."""
-    checks = []
-    for measure, bound, percentile in objectives(slo):
-        values = [v for record in records if record.status == "ok" and (v := measure(record)) is not None]
-        if not values:
-            return False
-        worst = max(values) if percentile is None else float(np.percentile(values, float(percentile[1:])))
-        checks.append(worst <= bound)
-    return all(checks) if checks else None
+def _stage_summaries(
+    measured: Sequence[RequestRecord], report: Report, spec: RunSpec, system: SystemFigures
+) -> Iterator[StageSummary]:
+    for stage in stages_of(measured, window_of(report), spec):
+        start_s, end_s = stage.window
+        within = report.model_copy(update={"window_start_s": start_s, "window_end_s": end_s})
+        metrics = _part_metrics(stage.records, within, spec, system)
+        yield StageSummary(start_s, end_s, stage.level, stage.unit, stage.ramp, metrics)
 
 
 # Per run
@@ -232,7 +218,11 @@ def latency_values(requests: Sequence[RequestRecord], spec: RunSpec) -> dict[str
         "prefill_time": over(lambda r: _difference(r.prefill_done_s, r.scheduled_first_s)),
         **part_values(ok),
     }
-    if spec.workload.arrival.kind == "open":
+    if spec.workload.has_sessions:
+        values["session_time"] = [one.time_s for one in _sessions(requests, spec) if one.time_s is not None]
+    if spec.workload.thinking is not None:
+        values["time_to_answer"] = over(time_to_answer_s)
+    if spec.workload.is_open:
         values["effective_ttft"] = over(effective_ttft_s)
     return values
 
@@ -263,59 +253,90 @@ def _rate_metrics(
     window_s = length_s(report)
     outputs = sum(record.output_tokens or 0 for record in ok)
     inputs = sum(record.input_tokens or 0 for record in ok)
-    good = [record for record in ok if meets_slo(record, spec.slo)]
-    has_slo = bool(objectives(spec.slo))
+    good = [record for record in ok if is_good(record, spec)]
+    has_slo = has_objectives(spec)
     n = len(ok)
 
     def rate(count: float, unit: str) -> Metric:
         return Metric(count / window_s if window_s else None, unit, n)
 
-    usd_per_s = system.usd_per_hour / 3600 if system.usd_per_hour is not None else None
-    cost = usd_per_s * window_s / outputs * 1e6 if usd_per_s is not None and window_s and outputs else None
-    per_usd = outputs / (usd_per_s * window_s) if usd_per_s and window_s else None
     metrics = {
         "output_throughput": rate(outputs, "tok/s"),
         "total_throughput": rate(inputs + outputs, "tok/s"),
         "request_throughput": rate(n, "req/s"),
         "output_throughput_per_chip": rate(outputs / system.chips, "tok/s/chip"),
-        "output_tokens_per_usd": Metric(per_usd, "tok/$", n),
-        "cost_per_million_output_tokens": Metric(cost, "$", n),
         "goodput": rate(len(good), "req/s") if has_slo else Metric(None, "req/s", n),
         "goodput_share": Metric(len(good) / len(measured) if has_slo and measured else None, "share", len(measured)),
         "token_goodput": (
             rate(sum(record.output_tokens or 0 for record in good), "tok/s") if has_slo else Metric(None, "tok/s", n)
         ),
-        "slo_met": Metric(None if (met := slo_met(measured, spec.slo)) is None else float(met), "0 or 1", n),
+        "slo_met": Metric(None if (met := run_slo_met(measured, spec)) is None else float(met), "0 or 1", n),
         "output_tokens": Metric(float(outputs), "tok", n),
         "input_tokens": Metric(float(inputs), "tok", n),
         "requests_ok": Metric(float(n), "req", len(measured)),
         "requests_failed": Metric(float(len(measured) - n), "req", len(measured)),
         "window": Metric(window_s, "s", n),
+        **_session_metrics(measured, spec),
     }
+    if spec.workload.thinking is not None:
+        thinking = count_thinking(ok)
+        metrics["answer_throughput"] = rate(outputs - thinking, "tok/s")
+        metrics["thinking_share"] = Metric(thinking / outputs if outputs else None, "share", n)
     return metrics | _concurrency_metrics(measured, report)
 
 
-def _power_metrics(
+def _sessions(requests: Sequence[RequestRecord], spec: RunSpec) -> tuple[EndedSession, ...]:
+    measured = [record for record in requests if record.phase == "measured"]
+    return ended_sessions(measured, lambda record: is_good(record, spec))
+
+
+def _session_metrics(measured: Sequence[RequestRecord], spec: RunSpec) -> dict[str, Metric]:
+    """How many sessions ended well, and the share of the ended ones in which every request met its objective."""
+    if not spec.workload.has_sessions:
+        return {}
+    ended = _sessions(measured, spec)
+    useful = sum(one.useful for one in ended) / len(ended) if ended and has_objectives(spec) else None
+    return {
+        "sessions_ok": Metric(float(sum(one.time_s is not None for one in ended)), "sessions", len(ended)),
+        "session_goodput_share": Metric(useful, "share", len(ended)),
+    }
+
+
+def useful_answers(records: Sequence[RequestRecord], spec: RunSpec) -> int | None:
+    """Of finished requests those that met the SLO and, where answers were checked, were right; None where neither is
+    asked of any."""
+    checked = any(record.correct is not None for record in records)
+    if not checked and not has_objectives(spec):
+        return None
+    return sum(record.correct is not False and is_good(record, spec) for record in records)
+
+
+def _quality_metrics(report: Report, spec: RunSpec) -> dict[str, Metric]:
+    """Of a run whose quality was asked for; `n` counts windows of the text, or questions."""
+    if spec.quality is None:
+        return {}
+    names = [f"{name}_rescaled" for name in RESCALED_METRICS]
+    units = (
+        TEXT_METRICS | {name: TEXT_METRICS[name.removesuffix("_rescaled")] for name in names} | {"accuracy": "share"}
+    )
+    figures = quality_figures(facts) if (facts := read_quality(report)) else {}
+    return {
+        name: Metric(figures[name][0].value, unit, figures[name][0].n) if name in figures else Metric(None, unit, 0)
+        for name, unit in units.items()
+    }
+
+
+def _cost_metrics(
     measured: Sequence[RequestRecord], report: Report, spec: RunSpec, system: SystemFigures
 ) -> dict[str, Metric]:
-    """Energy of the window over what came out of it. A request is useful where it met the SLO; without one, that is not
-    known."""
+    """Price and energy of the window over what came out of it."""
     ok = [record for record in measured if record.status == "ok"]
-    outputs, n = sum(record.output_tokens or 0 for record in ok), len(ok)
-    useful = sum(bool(meets_slo(record, spec.slo)) for record in ok) if objectives(spec.slo) else 0
-    energy_j, window_s = system.energy_j, length_s(report)
-
-    def energy_per(count: int) -> Metric:
-        return Metric(energy_j / count if energy_j is not None and count else None, "J", n)
-
-    return {
-        "mean_power": Metric(energy_j / window_s if energy_j is not None and window_s else None, "W", n),
-        "energy_per_output_token": energy_per(outputs),
-        "energy_per_request": energy_per(n),
-        "energy_per_useful_answer": energy_per(useful),
-        # tok/s over kW is tokens over kJ
-        "output_throughput_per_kw": Metric(outputs / energy_j * 1000 if energy_j else None, "tok/s/kW", n),
-    }
+    useful = useful_answers(ok, spec)
+    output = Output(length_s(report), sum(record.output_tokens or 0 for record in ok), len(ok), useful)
+    figures = price_figures(output, system.usd_per_hour) | energy_figures(output, system.energy_j)
+    units = PRICE_UNITS | ENERGY_UNITS
+    costs = {name: Metric(value, units[name], len(ok)) for name, value in figures.items()}
+    return costs | {"useful_answers": Metric(None if useful is None else float(useful), "req", len(ok))}
 
 
 def _concurrency_metrics(measured: Sequence[RequestRecord], report: Report) -> dict[str, Metric]:

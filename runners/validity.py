@@ -12,6 +12,8 @@ from typing import Any
 from runners.events import Report, RequestRecord, Step
 from runners.quality_figures import QualityFacts, floor_breaches, quality_figures, read_quality
 from runners.spec import RunSpec
+from runners.steady_state import steadiness
+from runners.window import window_of
 
 THRESHOLDS: dict[str, float] = {
     "warmup_leak": 0,  # warm-up requests still in flight when the window opened
@@ -85,43 +87,13 @@ def _warmup_leak(e: Evidence) -> Iterator[Reason]:
 
 
 def _no_steady_state(e: Evidence) -> Iterator[Reason]:
-    start, end = e.report.window_start_s, e.report.window_end_s
-    if start is None or end is None or end <= start or not e.measured:
+    window = window_of(e.report)
+    if window is None or not e.measured:
         yield _broken("no_steady_state", 0.0, "there is no measured window")
         return
-    arrival = e.spec.workload.arrival
-    if arrival.kind == "closed":
-        share = _share_at_load(e.measured, start, end, 0.9 * min(arrival.max_concurrency, len(e.measured)))
-        if share < THRESHOLDS["no_steady_state"]:
-            message = f"at least 90 % of {arrival.max_concurrency} users were in flight for {share:.0%} of the window"
-            yield _broken("no_steady_state", share, message)
-    else:
-        share = _served_share(e.measured)
-        if share < THRESHOLDS["no_steady_state"]:
-            message = f"only {share:.0%} of the requests had finished when the last arrived: the backlog kept growing"
-            yield _broken("no_steady_state", share, message)
-
-
-def _share_at_load(records: Sequence[RequestRecord], start: float, end: float, load: float) -> float:
-    """Share of [start, end] with at least `load` requests in flight."""
-    changes = [(record.sent_s, 1) for record in records]
-    changes += [(record.finished_s, -1) for record in records if record.finished_s is not None]
-    at_load_s, in_flight, last = 0.0, 0, start
-    for time_s, change in sorted(changes):
-        now = min(max(time_s, start), end)
-        if in_flight >= load:
-            at_load_s += now - last
-        in_flight, last = in_flight + change, now
-    if in_flight >= load:
-        at_load_s += end - last
-    return at_load_s / (end - start)
-
-
-def _served_share(records: Sequence[RequestRecord]) -> float:
-    last_sent = max(record.sent_s for record in records)
-    before = [record for record in records if record.sent_s < last_sent]
-    done = [record for record in before if record.finished_s is not None and record.finished_s <= last_sent]
-    return len(done) / len(before) if before else 1.0
+    found = steadiness(e.measured, window, e.spec)
+    if found.share < THRESHOLDS["no_steady_state"]:
+        yield _broken("no_steady_state", found.share, found.message)
 
 
 def _too_few_requests(e: Evidence) -> Iterator[Reason]:
@@ -157,13 +129,24 @@ def _clock_skew(e: Evidence) -> Iterator[Reason]:
 def _cache_contaminated(e: Evidence) -> Iterator[Reason]:
     known = [record for record in e.measured if record.cached_tokens is not None and record.input_tokens]
     total = sum(record.input_tokens or 0 for record in known)
-    shared = e.spec.workload.shared_prefix
-    meant = shared.prefix_tokens if shared else 0
-    share = sum(max((record.cached_tokens or 0) - meant, 0) for record in known) / total if total else 0.0
+    meant = e.spec.workload.shared_prefix is not None or e.spec.workload.has_sessions
+    beyond_meant = sum(max((record.cached_tokens or 0) - shared_tokens(record, e.spec), 0) for record in known)
+    share = beyond_meant / total if total else 0.0
     if share > THRESHOLDS["cache_contaminated"]:
-        beyond = "beyond the prefixes that are" if meant else "though no prefix is"
+        beyond = "beyond what is" if meant else "though no prefix is"
         message = f"{share:.1%} of input tokens came from the prefix cache, {beyond} shared on purpose"
         yield _broken("cache_contaminated", share, message)
+
+
+def shared_tokens(record: RequestRecord, spec: RunSpec) -> int:
+    """The most tokens of a prompt that the workload shares on purpose: a prefix, and of a session all that came before.
+    What a turn adds is its own."""
+    workload = spec.workload
+    if workload.has_sessions and (record.turn or 1) > 1:
+        own = [one.input_len or workload.input_len for one in workload.classes] or [workload.input_len]
+        adds = [workload.agent.tool_result_tokens] if workload.kind == "agent" else own
+        return max((record.input_tokens or 0) - min(one.shortest for one in adds), 0)
+    return workload.shared_prefix.prefix_tokens if workload.shared_prefix else 0
 
 
 def _node_shared(e: Evidence) -> Iterator[Reason]:

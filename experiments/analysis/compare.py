@@ -10,9 +10,17 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
 
-from experiments.analysis.intervals import Interval, mean_interval, noise_floor, paired_interval, welch_interval
+from experiments.analysis.intervals import (
+    Interval,
+    mean_interval,
+    noise_floor,
+    paired_interval,
+    reciprocal_interval,
+    welch_interval,
+)
 from experiments.analysis.model_error import Errors, model_difference, model_interval
 from experiments.analysis.noise import NodeNoise
+from runners.cost_figures import ENERGY_UNITS
 
 # For each metric: its unit, and whether more is better (None: neither).
 COMPARED: dict[str, tuple[str, bool | None]] = {
@@ -35,6 +43,14 @@ COMPARED: dict[str, tuple[str, bool | None]] = {
     "e2el_p95": ("s", False),
     "interactivity": ("tok/s", True),
     "interactivity_p95": ("tok/s", True),
+    "time_to_answer": ("s", False),
+    "time_to_answer_p95": ("s", False),
+    "answer_throughput": ("tok/s", True),
+    "thinking_share": ("share", None),
+    "session_time": ("s", False),
+    "session_time_p95": ("s", False),
+    "sessions_ok": ("sessions", True),
+    "session_goodput_share": ("share", True),
     "queue_wait": ("s", False),
     "prefill_time": ("s", False),
     "client_wait": ("s", False),
@@ -55,19 +71,26 @@ COMPARED: dict[str, tuple[str, bool | None]] = {
     "output_throughput_per_kw": ("tok/s/kW", True),
     "output_tokens_per_usd": ("tok/$", True),
     "cost_per_million_output_tokens": ("$", False),
+    "cost_per_useful_answer": ("$", False),
     "interconnect_tax": ("share", False),
     "mean_power": ("W", False),
     "energy_per_output_token": ("J", False),
+    "energy_per_million_output_tokens": ("J", False),
     "energy_per_request": ("J", False),
     "energy_per_useful_answer": ("J", False),
 }
+
+
+PER_OUTPUT = ("cost_per_million_output_tokens", "cost_per_useful_answer")
+"""A price over output: their intervals are those of the output, turned over."""
 
 
 @dataclass(frozen=True)
 class RunResult:
     """One ended run: its figures by metric name, its validity, and where it ran; a modelled one's `model_errors` are
     those of its cost model's calibration, `speculative` the factors between which the truth may lie where its chip's
-    record holds stand-ins. `noise` is what its node's history says of each metric's."""
+    record holds stand-ins. `noise` is what its node's history says of each metric's. `energy_source` says how its power
+    is known, `assumed` names the figures that rest on an assumed price or power."""
 
     id: int
     repeat: int
@@ -80,6 +103,9 @@ class RunResult:
     model_errors: Errors = field(default_factory=dict)
     speculative: tuple[float, float] | None = None
     noise: Mapping[str, NodeNoise] = field(default_factory=dict)
+    imported: bool = False
+    energy_source: str | None = None
+    assumed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -94,10 +120,21 @@ class TrialResult:
         return any(run.modelled for run in self.runs)
 
     @property
+    def imported(self) -> bool:
+        return any(run.imported for run in self.runs)
+
+    @property
     def model_errors(self) -> Errors:
         """Those of its runs; none where they differ, as runs of two calibrations have no error together."""
         found = [run.model_errors for run in self.valid_runs()]
         return found[0] if found and all(errors == found[0] for errors in found) else {}
+
+    @property
+    def energy_sources(self) -> set[str]:
+        return {run.energy_source for run in self.valid_runs() if run.energy_source is not None}
+
+    def assumes(self, metric: str) -> bool:
+        return any(metric in run.assumed for run in self.valid_runs())
 
     def valid_runs(self) -> list[RunResult]:
         return [run for run in self.runs if run.valid]
@@ -152,6 +189,7 @@ def _trial_json(trial: TrialResult, is_baseline: bool, metrics: Sequence[str]) -
         "settings": dict(trial.settings),
         "baseline": is_baseline,
         "modelled": trial.modelled,
+        "imported": trial.imported,
         "nodes": sorted({run.node for run in trial.runs if run.node}),
         "runs": [
             {
@@ -172,7 +210,7 @@ def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
     if trial.modelled:
         interval = model_interval(name, float(median(values)), len(values), trial.model_errors)
     else:
-        interval = mean_interval(values)
+        interval = reciprocal_interval(values) if name in PER_OUTPUT else mean_interval(values)
     return {
         "median": float(median(values)),
         "low": interval.low,
@@ -180,6 +218,8 @@ def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
         "n": len(values),
         "unit": COMPARED[name][0],
         "method": interval.method,
+        "assumed": trial.assumes(name),
+        "source": (" and ".join(sorted(trial.energy_sources)) or None) if name in ENERGY_UNITS else None,
     }
 
 
@@ -220,6 +260,8 @@ def difference_row(
     floor, source = _floor(base, trial, metric, floors)
     relative = interval.estimate / reference if reference else None
     above = floor is not None and relative is not None and abs(relative) > floor
+    mixes_energy = _mixed_energy(base, trial) if metric in ENERGY_UNITS else None
+    alike = base.imported == trial.imported and mixes_energy is None
     return {
         "metric": metric,
         "trial": trial.id,
@@ -234,8 +276,17 @@ def difference_row(
         "noise_floor": floor,
         "noise_source": source,
         "mixes_modelled": base.modelled != trial.modelled,
-        "is_difference": interval.excludes_zero and above,
+        "mixes_imported": base.imported != trial.imported,
+        "mixes_energy": mixes_energy,
+        "assumed": base.assumes(metric) or trial.assumes(metric),
+        "is_difference": interval.excludes_zero and above and alike,
     }
+
+
+def _mixed_energy(base: TrialResult, trial: TrialResult) -> str | None:
+    """The sources that the two trials' energy is from, where they are not one."""
+    sources = base.energy_sources | trial.energy_sources
+    return " and ".join(sorted(sources)) if len(sources) > 1 else None
 
 
 def verdict_of(row: Mapping[str, Any]) -> str:
@@ -243,6 +294,10 @@ def verdict_of(row: Mapping[str, Any]) -> str:
     better = COMPARED[row["metric"]][1]
     if row["mixes_modelled"]:
         return "not comparable: measured and modelled"
+    if row["mixes_imported"]:
+        return "not comparable: imported and not"
+    if row["mixes_energy"]:
+        return f"not comparable: energy {row['mixes_energy']}"
     if row["low"] is None:
         return f"no interval ({row['method']})"
     if not row["is_difference"]:

@@ -23,7 +23,6 @@ from pydantic import BaseModel, ConfigDict
 from runners.chips import ChipRecord
 from runners.events import AnyEvent, RequestRecord, Step
 from runners.load import virtual
-from runners.metrics import tpot_s, ttft_s
 from runners.modelled.capacity import KvPool
 from runners.modelled.clock import VirtualClock
 from runners.modelled.cost import CostModel, CostModelError
@@ -32,6 +31,7 @@ from runners.modelled.fleet import one_engine
 from runners.modelled.local import LocalChipError, LocalFit, chip_of, fit_local, local_tuning
 from runners.modelled.local_steps import MeasuredSteps
 from runners.modelled.shape import ModelShape, ShapeError
+from runners.request_figures import tpot_s, ttft_s
 from runners.spec import RunSpec
 
 NICENESS = 19

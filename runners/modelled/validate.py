@@ -24,7 +24,6 @@ from runners import models
 from runners.chips import ChipRecord
 from runners.events import EVENT, AnyEvent, Report, RequestRecord, Step
 from runners.load import virtual
-from runners.metrics import tpot_s, ttft_s
 from runners.modelled.capacity import plan_kv_pool
 from runners.modelled.clock import VirtualClock
 from runners.modelled.cost import CostModel
@@ -34,6 +33,7 @@ from runners.modelled.front import intake_of
 from runners.modelled.local import LocalFit, chip_of, fit_local, local_tuning
 from runners.modelled.local_steps import MeasuredSteps
 from runners.modelled.shape import ModelShape
+from runners.request_figures import tpot_s, ttft_s
 from runners.spec import ClosedArrival, RunSpec
 
 MODEL = "smollm2-135m-instruct"

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from runners import metrics
 from runners.distributions import GRID, distributions
 from runners.events import Report, RequestRecord, Step
-from runners.metrics import samples_needed, slo_met, summarize, token_gaps_s
+from runners.metrics import samples_needed, summarize
+from runners.objectives import slo_met
+from runners.request_figures import token_gaps_s
 from runners.spec import (
     ClosedArrival,
     CostSpec,
