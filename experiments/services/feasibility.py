@@ -19,6 +19,7 @@ from experiments.chosen_models import (
 )
 from experiments.measured_limits import measured_limits
 from experiments.placement import ANY_CHIP, Demand, FreeNode, has_chips, has_memory, is_meant
+from experiments.services.goals import goal_faults
 from experiments.topologies import NoTopology, Offer, Planner, offer_of
 from hardware.models import Node, NodeKind
 from hardware.selectors import current_chips, nodes_serving
@@ -44,7 +45,7 @@ class Feasible:
 def check_feasible(plan: Plan, project: Project) -> Feasible:
     """Raises SpecError with every fault: unknown model or chip, requests too long, no node that could match, none with
     enough memory, a setting that the nodes don't take, an impossible topology."""
-    errors: dict[tuple[str, str], FieldError] = {}
+    errors = {(fault.field, fault.message): fault for fault in goal_faults(plan.spec)}
     judge = _judge(plan, project)
     counts: dict[int, ChipCounts] = {}
     for cell in plan.cells:
