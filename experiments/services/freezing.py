@@ -64,6 +64,7 @@ def _freeze(run: Run, planned: PlannedRun, cell: Cell, found: Feasible) -> RunSp
         workload=cell.spec.workload,
         slo=cell.spec.slo,
         cost=cell.spec.cost,
+        quality=cell.spec.quality,
         usd_per_hour=None if price == "node" else price,
         time_limit_s=cell.spec.budget.max_run_seconds,
         code_revision=code_revision(),
