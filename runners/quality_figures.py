@@ -160,4 +160,6 @@ def share(count: int, of: int) -> Figure:
     p, z2 = count / of, Z_95**2
     centre = (p + z2 / (2 * of)) / (1 + z2 / of)
     half = Z_95 / (1 + z2 / of) * math.sqrt(p * (1 - p) / of + z2 / (4 * of**2))
-    return Figure(value=p, low=max(0.0, centre - half), high=min(1.0, centre + half), n=of)
+    low = 0.0 if count == 0 else centre - half
+    high = 1.0 if count == of else centre + half
+    return Figure(value=p, low=low, high=high, n=of)

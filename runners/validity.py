@@ -195,7 +195,7 @@ def _quality_below_floor(e: Evidence) -> Iterator[Reason]:
     for name, bound in quality.floor.bounds().items():
         if name not in known:
             why = "; ".join(facts.not_measured) or "the run reports no quality"
-            yield Reason("quality_below_floor", f"{name} has a floor and was not measured: {why}", None, bound)
+            yield Reason("quality_below_floor", f"{name} has a floor of {bound:g} and was not measured: {why}")
 
 
 def _emulated_speed(e: Evidence) -> Iterator[Reason]:

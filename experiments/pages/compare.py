@@ -12,19 +12,24 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from experiments.analysis.assumed import assume
 from experiments.analysis.compare import COMPARED, TrialResult, compare_trials, verdict_of
 from experiments.analysis.distributions import pool
 from experiments.analysis.pareto import pareto_front
 from experiments.analysis.speculative import bands_by_trial
+from experiments.assumptions import kept_fields, node_inputs, read_assumed
 from experiments.comparison import MAX_TRIALS, distributions_of, readable_trials, results_of
 from experiments.figures.distributions import TrialDistribution, box_figure, curve_figure
 from experiments.figures.trials import tradeoff_figure
 from experiments.models import Trial
 from experiments.pages.access import person
+from experiments.pages.held_up import held_up_side_by_side
 from experiments.pages.trial_picker import offered_trials
+from experiments.quality import quality_panel, trial_quality
 from experiments.selectors import TrialWithRuns, readable_experiments
 from runners.display import settings_label
 
+CHOICES = ("x", "y", "latency", "baseline", "figures")
 DEFAULT_X, DEFAULT_Y, DEFAULT_LATENCY = "interactivity", "output_throughput", "ttft"
 LATENCIES = ("ttft", "effective_ttft", "tpot", "itl", "icl", "e2el", "interactivity", "queue_wait", "prefill_time")
 MOST_CELLS = 800
@@ -35,7 +40,8 @@ LEAD = ("output_throughput", "goodput", "interactivity", "ttft", "ttft_p95", "tp
 @login_required
 def compare(request: HttpRequest) -> HttpResponse:
     entries = readable_trials(person(request), _trial_ids(request))
-    trials = results_of(entries)
+    assumed, fault = read_assumed(request.GET)
+    trials = assume(results_of(entries), assumed)
     base = request.GET.get("baseline", "")
     found = _metrics_found(request, trials)
     every = request.GET.get("figures") == "all"
@@ -44,6 +50,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     comparison = compare_trials(in_order, metrics=[name for name in COMPARED if name in shown])
     many = len({entry.trial.experiment_id for entry in entries}) > 1
     _name_trials(comparison["trials"], entries, many)
+    labels = {trial["id"]: trial["label"] for trial in comparison["trials"]}
     context = {
         "section": "compare",
         "trials": comparison["trials"],
@@ -58,6 +65,13 @@ def compare(request: HttpRequest) -> HttpResponse:
         **_tradeoff(request, trials, comparison),
         **_distributions(request, trials, comparison),
         **_differences(comparison),
+        **quality_panel(trial_quality(entries, names=labels), of_trials=True),
+        **held_up_side_by_side(entries, comparison["trials"]),
+        "assumed": assumed,
+        "assumed_fault": fault,
+        "node_inputs": node_inputs(trials, request.GET),
+        "assumed_fields": kept_fields(request.GET),
+        "assumed_kept": _kept(request, trials),
         **offered_trials(request, {entry.trial.pk for entry in entries}),
     }
     return render(request, "experiments/compare.html", context)
@@ -67,6 +81,12 @@ def compare(request: HttpRequest) -> HttpResponse:
 def compare_offer(request: HttpRequest) -> HttpResponse:
     """The trials that a search offers: a part of the page, asked for as one types."""
     return render(request, "experiments/_trial_picker.html", offered_trials(request, set(_trial_ids(request))))
+
+
+def _kept(request: HttpRequest, trials: Sequence[TrialResult]) -> dict[str, str]:
+    """The rest of the page's state, which the form of prices sends along."""
+    chosen = {name: request.GET[name] for name in CHOICES if request.GET.get(name)}
+    return {"trials": ",".join(str(trial.id) for trial in trials)} | chosen
 
 
 def _trial_ids(request: HttpRequest) -> list[int]:

@@ -10,9 +10,11 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from experiments.analysis.assumed import assume
 from experiments.analysis.compare import compare_trials
 from experiments.analysis.pareto import best_trial, pareto_front
 from experiments.analysis.speculative import Band, bands_by_trial
+from experiments.assumptions import kept_fields, node_inputs, read_assumed
 from experiments.bottlenecks import bottlenecks_by_trial
 from experiments.comparison import results_of
 from experiments.figures.trials import tradeoff_figure
@@ -23,6 +25,7 @@ from experiments.pages.access import experiment_or_404, person
 from experiments.pages.heatmap import heat_map
 from experiments.pages.ladder import ladder_panel
 from experiments.pages.rows import progress_of
+from experiments.quality import quality_panel, trial_quality
 from experiments.selectors import count_runs, models_of, readable_experiments, trials_with_runs
 from experiments.shipped import example_of
 from labsite.accounts.models import Role
@@ -105,7 +108,8 @@ def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
 
 def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]:
     entries = trials_with_runs(experiment.pk)
-    trials = results_of(entries)
+    assumed, fault = read_assumed(asked)
+    trials = assume(results_of(entries), assumed)
     comparison = compare_trials(trials, experiment.spec.get("baseline") or {})
     matrix = experiment.spec.get("matrix") or {}
     best = best_trial(trials, "output_throughput")
@@ -134,10 +138,15 @@ def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]
         "rows": rows,
         "judged": sum(one.run.valid is not None for entry in entries for one in entry.runs),
         "any_held_up": bool(held_up),
+        "assumed": assumed,
+        "assumed_fault": fault,
+        "node_inputs": node_inputs(trials, asked),
+        "assumed_kept": {name: value for name, value in asked.items() if name not in kept_fields(asked)},
         "is_ladder": is_ladder(experiment.spec),
         "axes": axes_of(experiment.spec),
         "columns": [{"name": name, "largest": _largest(name, by_id.values(), bands.values())} for name in used],
         "has_results": bool(used),
+        **quality_panel(trial_quality(entries), of_trials=True),
         "speculative": bool(bands),
         "any_modelled": any(trial["modelled"] for trial in by_id.values()),
         "against": against,

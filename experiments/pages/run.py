@@ -22,12 +22,12 @@ from experiments.figures.ttft import ttft_bar, ttft_figure
 from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
 from experiments.predictions import awaits_prediction, prediction_of
+from experiments.quality import quality_panel, run_quality
 from experiments.selectors import RunOnNode, attempts_of, latest_sample, records_after, shown_attempt
 from experiments.services.cancelling import cancel_run
 from experiments.steps import PLACES, latest_engines, shown_steps
 from experiments.system_facts import engine_names, system_of
 from experiments.waiting import explain_waiting
-from hardware.models import NodeKind
 from labsite.accounts.models import Role
 from labsite.accounts.permissions import AccessDenied, may_control, role_in
 from runners.display import NAMES, about_of, name_of
@@ -158,6 +158,7 @@ def _results(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[st
         "summary": summary,
         "modelled": _is_modelled(run, attempt),
         **_held_up(request, run, attempt),
+        **quality_panel([row] if (row := run_quality(run)) else [], of_trials=False),
         "system": system,
         "calibration": _calibration(attempt),
         "phases": phase_figure(system.phases) if system and system.phases else None,
@@ -167,7 +168,7 @@ def _results(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[st
             if stored.get(name) and stored[name]["value"] is not None
         ],
         "prediction": prediction_of(run),
-        "awaits_prediction": awaits_prediction(run, modelled=attempt is None or attempt.node.kind == NodeKind.MODELLED),
+        "awaits_prediction": awaits_prediction(run, modelled=attempt is None or attempt.is_modelled),
         "thresholds": THRESHOLDS,
         "percentile_keys": PERCENTILE_KEYS,
         "lead": [{"name": name, **metrics[name]} for name in LEAD if name in metrics],
