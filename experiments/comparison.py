@@ -6,20 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.analysis.assumed import SOURCE as ASSUMED
+from experiments.analysis.assumed import Assumed, assume
 from experiments.analysis.compare import COMPARED, RunResult, TrialResult, compare_trials, flatten_metrics
 from experiments.analysis.model_error import Errors
 from experiments.models import RUN_ENDED, Attempt, Experiment, Run, Trial
 from experiments.node_noise import Noise, noise_of
 from experiments.selectors import RunOnNode, TrialWithRuns, readable_experiments, runs_on_nodes, trials_with_runs
 from labsite.accounts.models import User
+from runners.cost_figures import ENERGY_UNITS
 
 MAX_TRIALS = 200
+NOTHING_ASSUMED = Assumed()
 
 
-def compare_experiment(experiment: Experiment, metrics: Sequence[str] = tuple(COMPARED)) -> dict[str, Any]:
+def compare_experiment(
+    experiment: Experiment, metrics: Sequence[str] = tuple(COMPARED), assumed: Assumed = NOTHING_ASSUMED
+) -> dict[str, Any]:
     """All trials of one experiment against its baseline (without one: its first trial)."""
     baseline = experiment.spec.get("baseline") or {}
-    return compare_trials(results_of(trials_with_runs(experiment.id)), baseline, metrics)
+    return compare_trials(assume(results_of(trials_with_runs(experiment.id)), assumed), baseline, metrics)
 
 
 def readable_trials(user: User, trial_ids: Sequence[int]) -> list[TrialWithRuns]:
@@ -42,7 +48,8 @@ def distributions_of(run_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
 def results_of(entries: Iterable[TrialWithRuns]) -> list[TrialResult]:
     found = list(entries)
     told = _told(one for entry in found for one in entry.runs)
-    noise = noise_of({one.attempt.node_id for entry in found for one in entry.runs if one.attempt and not one.modelled})
+    attempts = [one.attempt for entry in found for one in entry.runs if one.attempt and not one.modelled]
+    noise = noise_of({attempt.node_id for attempt in attempts if attempt.node_id is not None})
     return [
         TrialResult(
             entry.trial.id,
@@ -98,5 +105,8 @@ def _run_result(entry: RunOnNode, told: Mapping[int, _Told], noise: Mapping[int,
         values=values,
         model_errors=of_attempt.errors,
         speculative=of_attempt.speculative,
-        noise=noise.get(entry.attempt.node_id, {}) if entry.attempt is not None else {},
+        noise=noise.get(entry.attempt.node_id, {}) if entry.attempt and entry.attempt.node_id else {},
+        imported=entry.imported,
+        energy_source=(source := (run.summary or {}).get("energy_source")),
+        assumed=frozenset(ENERGY_UNITS) if source == ASSUMED else frozenset(),
     )

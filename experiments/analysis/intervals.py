@@ -104,6 +104,18 @@ def _resample_shares(n: int) -> NDArray[np.float64]:
     return np.bincount(cells.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n) / n
 
 
+def reciprocal_interval(values: Sequence[float]) -> Interval:
+    """Of a cost per output at one price: the interval of the output per cost, turned over, so that the cost is known as
+    well as the throughput that it rests on (METRICS.md), and never below 0."""
+    if min(values) <= 0:
+        return mean_interval(values)
+    found = mean_interval([1 / value for value in values])
+    method = f"{found.method} of output per cost"
+    if found.low is None or found.high is None or found.low <= 0:
+        return Interval(1 / found.estimate, None, None, found.n, method if found.n > 1 else found.method)
+    return Interval(1 / found.estimate, 1 / found.high, 1 / found.low, found.n, method)
+
+
 def paired_interval(before: Sequence[float], after: Sequence[float]) -> Interval:
     """Mean of `after − before` over pairs that ran interleaved. Raises ValueError when the lengths differ."""
     if len(before) != len(after):

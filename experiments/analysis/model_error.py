@@ -25,6 +25,7 @@ BOUNDED_BY: dict[str, tuple[str, bool]] = {
     "cost_per_million_output_tokens": ("rate", True),
     "output_throughput_per_kw": ("energy", True),
     "energy_per_output_token": ("energy", False),
+    "energy_per_million_output_tokens": ("energy", False),
     "energy_per_request": ("energy", False),
     "tpot": ("latency", False),
     "itl": ("latency", False),

@@ -9,9 +9,11 @@ from ninja import Query, Router
 from ninja.errors import HttpError
 
 from experiments import selectors
+from experiments.analysis.assumed import Assumed, assume
 from experiments.analysis.compare import COMPARED, compare_trials
 from experiments.api.auth import person
 from experiments.api.schemas import COMPARE_ERRORS, ComparisonOut
+from experiments.assumptions import BadAssumption, assumed_in
 from experiments.comparison import MAX_TRIALS, compare_experiment, readable_trials, results_of
 from labsite.error_body import ErrorBody
 
@@ -22,6 +24,8 @@ router = Router(tags=["compare"])
     "/compare",
     response={200: ComparisonOut, COMPARE_ERRORS: ErrorBody},
     summary="Trials side by side, with intervals, and each against the baseline",
+    description="`usd_per_hour[node]=2.5` and `watts[node]=300` in the address assume a price and a power of a node: "
+    "cost and energy figures of its runs are computed by them and say `assumed`. Nothing is stored.",
 )
 def compare(
     request: HttpRequest,
@@ -36,9 +40,9 @@ def compare(
 ) -> dict[str, Any]:
     if (experiment is None) == (trials is None):
         raise HttpError(400, "give experiment or trials, exactly one of them")
-    user, named = person(request), _metrics(metrics)
+    user, named, assumed = person(request), _metrics(metrics), _assumed(request)
     if experiment is not None:
-        return compare_experiment(selectors.get_experiment(user, experiment), named)
+        return compare_experiment(selectors.get_experiment(user, experiment), named, assumed)
     wanted = list(dict.fromkeys(int(part) for part in (trials or "").split(",")))
     if len(wanted) > MAX_TRIALS:
         raise HttpError(400, f"{len(wanted)} trials; at most {MAX_TRIALS} are compared")
@@ -46,7 +50,14 @@ def compare(
     missing = set(wanted) - {entry.trial.id for entry in found}
     if missing:
         raise HttpError(404, f"no trial {', '.join(map(str, sorted(missing)))}")
-    return compare_trials(results_of(found), metrics=named)
+    return compare_trials(assume(results_of(found), assumed), metrics=named)
+
+
+def _assumed(request: HttpRequest) -> Assumed:
+    try:
+        return assumed_in(request.GET)
+    except BadAssumption as error:
+        raise HttpError(400, str(error)) from error
 
 
 def _metrics(names: str | None) -> list[str]:

@@ -52,6 +52,7 @@ class RunInTrial(Schema):
     reason: str = Field(description="Why the run ended as it did, for a person.")
     node: str | None
     modelled: bool | None
+    imported: bool = Field(description="Its results come from a file, not from a run of this lab.")
     attempts_made: int
 
 
@@ -82,6 +83,9 @@ class ExperimentItem(Schema):
     url: str
     priority: int
     cloned_from: int | None = Field(description="The experiment that it is a clone of.")
+    imported: dict[str, Any] | None = Field(
+        description="Of an import where it is from: `tool`, `version`, `file`, `bytes`, `sha256`."
+    )
     deleted_at: datetime | None
     counts: dict[str, int] = Field(description="Runs by state.")
 
@@ -135,7 +139,7 @@ class ValidationOut(Schema):
 
 class AttemptOut(Schema):
     number: int
-    node: str
+    node: str | None = Field(description="Null of an imported run.")
     chip: str | None
     state: str
     phase: str
@@ -227,6 +231,16 @@ class NoiseOut(Schema):
     newest: datetime
 
 
+class EngineOut(Schema):
+    kind: str = Field(description="`external` (an endpoint) or `managed` (a command that the node starts and stops).")
+    name: str = Field(description="What a document says in `engine.name`.")
+    version: str = Field(default="", description="What its version command says; empty where that is not known.")
+    dialect: str = ""
+    settings: list[str] = Field(default=[], description="The fields of `engine` that a managed engine takes.")
+    models: list[str] = Field(default=[], description="The models that an external engine serves.")
+    problem: str = Field(default="", description="Why it can't be used now; empty where nothing is wrong.")
+
+
 class NodeOut(Schema):
     slug: str
     name: str
@@ -244,6 +258,7 @@ class NodeOut(Schema):
     facts: dict[str, Any]
     ceilings: dict[str, Any]
     models: list[Any]
+    engines: list[EngineOut] = Field(description="Beside the built-in one, from its operator's list.")
     agent_version: str
     noise: dict[str, NoiseOut] = Field(description="By metric; empty on a modelled node, and before any repeats.")
     fault: str = Field(description="Why it takes no work though its agent may run; empty where nothing is wrong.")
@@ -380,6 +395,8 @@ class ComparedMetric(Schema):
     n: int
     unit: str
     method: str
+    assumed: bool = Field(description="Whether it rests on a price or a power that was assumed.")
+    source: str | None = Field(description="Of energy: what its power is from, as rapl, nvml, modelled, assumed.")
 
 
 class ComparedTrial(Schema):
@@ -388,6 +405,7 @@ class ComparedTrial(Schema):
     settings: dict[str, Any]
     baseline: bool
     modelled: bool
+    imported: bool
     nodes: list[str]
     runs: list[ComparedRun]
     metrics: dict[str, ComparedMetric] = Field(description="By name, as METRICS.md defines them.")
@@ -410,6 +428,9 @@ class Difference(Schema):
     noise_floor: float | None
     noise_source: str | None = Field(description="The repeats compared, or else the node's history with n and date.")
     mixes_modelled: bool
+    mixes_energy: str | None = Field(description="Of energy: its sources, where they are not one.")
+    assumed: bool = Field(description="Whether it rests on a price or a power that was assumed.")
+    mixes_imported: bool = Field(description="One of the two was imported: seen beside each other, never judged.")
     is_difference: bool
 
 

@@ -61,10 +61,18 @@ def interval(metric: dict[str, Any] | None, largest: float | None = None) -> Saf
         return SafeString("–")
     scale = display.scale_for(metric["unit"], largest if largest is not None else metric["median"])
     value = display.shown(metric["median"], metric["unit"], scale)
+    from_where = _from_where(metric)
     if metric.get("low") is None:
-        return format_html("{}<small>{}</small>", value, metric.get("method") or "no interval")
+        return format_html("{}<small>{}</small>{}", value, metric.get("method") or "no interval", from_where)
     low, high = (display.digits(metric[end] * scale.factor) for end in ("low", "high"))
-    return format_html("{}<small>{} – {}</small>", value, low, high)
+    return format_html("{}<small>{} – {}</small>{}", value, low, high, from_where)
+
+
+def _from_where(metric: Mapping[str, Any]) -> SafeString:
+    """That it is assumed; of energy, what its power is from."""
+    if metric.get("assumed"):
+        return SafeString('<small><span class="tag assumed">assumed</span></small>')
+    return format_html("<small>{}</small>", metric["source"]) if metric.get("source") else SafeString("")
 
 
 @register.simple_tag
