@@ -26,13 +26,9 @@ LATER_VALUES: dict[str, tuple[str, ...]] = {
     "engine.kv_cache": ("int8", "int4", "fp16"),
     "engine.scheduler.policy": ("slo", "sjf", "edf"),
     "engine.scheduler.itl_target_s": ("*",),
-    "workload.kind": ("trace",),
 }
 LATER_KEYS = frozenset(
     {
-        "workload.trace",
-        "workload.name",
-        "workload.time_scale",
         "engine.name",
     }
 )

@@ -47,10 +47,10 @@ def main(argv: list[str] | None = None) -> int:
         if options.modelled:
             # No child and nothing to wait for: SIGTERM may end it where it stands.
             collect_rarely()
-            report = execute_modelled(spec, journal, facts)
+            report = execute_modelled(spec, journal, facts, options.traces)
         else:
             facts["peaks"] = read_peaks(options.ceilings, spec.engine)
-            report = asyncio.run(execute(spec, options.models, journal, facts))
+            report = asyncio.run(execute(spec, options.models, journal, facts, options.traces))
     except asyncio.CancelledError:
         return STOPPED
     except SpoolFull as error:
@@ -75,6 +75,7 @@ def parse_options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--spec", type=Path, required=True, help="the run's RunSpec, as JSON")
     parser.add_argument("--spool", type=Path, required=True, help="where its events go, one JSON line each")
     parser.add_argument("--models", type=Path, required=True, help="where model files lie")
+    parser.add_argument("--traces", type=Path, help="where the files of traces lie, each by its hash")
     parser.add_argument(
         "--modelled", action="store_true", help="on a virtual clock, by the cost model of the spec's chip"
     )
@@ -91,13 +92,15 @@ def read_spec(path: Path) -> RunSpec:
         raise RunFailed(f"the run's spec can't be read: {error}", retry=False) from error
 
 
-async def execute(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any]) -> Report:
+async def execute(
+    spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any], traces_dir: Path | None = None
+) -> Report:
     """The Report of a measured run. SIGTERM and SIGINT cancel it: its children are ended first."""
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    return await execute_measured(spec, models_dir, journal, facts)
+    return await execute_measured(spec, models_dir, journal, facts, traces_dir)
 
 
 def provenance() -> dict[str, Any]:

@@ -11,7 +11,7 @@ import json
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,6 +23,8 @@ from runners.spec import RunSpec
 from runners.spool import AttemptKey
 
 Answer = TypeVar("Answer", bound=BaseModel)
+CHUNK_BYTES = 1024 * 1024
+TRACE_TIMEOUT_S = 30.0
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -106,6 +108,23 @@ class ControlPlane:
         answer = self._post("claim", {"run_id": key.run_id, "attempt": key.attempt}, timeout_s=15.0)
         return self._validated(RunSpec, answer)
 
+    def save_trace(self, sha256: str, file: BinaryIO, most_bytes: int) -> None:
+        """Writes a trace's file, which this node's run replays, as it comes. Raises Refused and Unreachable; OSError
+        where it can't be written."""
+        left = most_bytes
+        with self._answer(f"traces/{sha256}", None, TRACE_TIMEOUT_S) as response:
+            while chunk := self._read(response):
+                left -= len(chunk)
+                if left < 0:
+                    raise WrongAddress(f"{self.url} sends more of a trace than the {most_bytes} bytes that it said")
+                file.write(chunk)
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        try:
+            return response.read(CHUNK_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"the answer of {self.url} broke off: {error}") from error
+
     def _validated(self, model: type[Answer], answer: Any) -> Answer:
         try:
             return model.model_validate(answer)
@@ -115,6 +134,15 @@ class ControlPlane:
             ) from error
 
     def _post(self, path: str, body: dict[str, Any], timeout_s: float | None = None) -> Any:
+        with self._answer(path, json.dumps(body).encode(), timeout_s or self.timeout_s) as response:
+            try:
+                content = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                raise Unreachable(f"the answer of {self.url} broke off: {error}") from error
+        return self._parsed(content)
+
+    def _answer(self, path: str, body: bytes | None, timeout_s: float) -> http.client.HTTPResponse:
+        """The answer to a POST, or without a body to a GET, before it is read."""
         url = f"{self.url.rstrip('/')}/api/v1/node/{path}"
         headers = {
             "Content-Type": "application/json",
@@ -125,9 +153,8 @@ class ControlPlane:
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
-            request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-            with self._opener().open(request, timeout=timeout_s or self.timeout_s) as response:
-                content = response.read()
+            request = urllib.request.Request(url, body, headers)
+            response: http.client.HTTPResponse = self._opener().open(request, timeout=timeout_s)
         except urllib.error.HTTPError as error:
             raise self._refusal(error) from error
         except ValueError as error:
@@ -137,7 +164,7 @@ class ControlPlane:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise Unreachable(f"no answer from the lab at {self.url}: {reason}") from error
-        return self._parsed(content)
+        return response
 
     def _opener(self) -> urllib.request.OpenerDirector:
         # A proxy of the environment is for the outside; a lab on this machine is reached directly.

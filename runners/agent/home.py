@@ -57,6 +57,7 @@ class NodeHome:
         self.root = root.resolve()
         self.spool_dir = self.root / "spool"
         self.spool_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.traces_dir = self.root / "traces"
         self._lock: IO[str] | None = None
 
     def acquire(self) -> None:

@@ -55,7 +55,8 @@ class RunProcess:
         self._lifeline: int | None = lifeline
         command = [
             sys.executable, "-m", "runners.execute", "--spec", str(spec_file), "--spool", str(home.spool(key)),
-            "--models", str(models_dir), "--ceilings", str(home.root / CEILINGS_FILE), "--guard-fd", str(guard),
+            "--models", str(models_dir), "--traces", str(home.traces_dir),
+            "--ceilings", str(home.root / CEILINGS_FILE), "--guard-fd", str(guard),
             *(["--modelled"] if modelled else []),
         ]  # fmt: skip
         try:

@@ -19,6 +19,7 @@ from typing import Any
 from runners import processes
 from runners.agent.control import ControlError, ControlPlane, Refused, Unreachable
 from runners.agent.home import Credentials, NodeHome
+from runners.agent.traces import TraceNotHad, have_trace
 from runners.spec import RunSpec
 from runners.spool import AttemptKey
 from runners.tasks import TaskContext, app
@@ -82,6 +83,11 @@ class Desk:
         if fault:
             self._agent.hand_over(key, error=fault, retry=False)
             return f"could not be started: {fault}"
+        try:
+            have_trace(spec, self._home.traces_dir, self._control)
+        except (ControlError, TraceNotHad) as error:
+            self._agent.hand_over(key, error=f"the run's trace could not be had: {error}", retry=error.retry)
+            return f"could not be started: {error}"
         self._agent.hand_over(key, spec=spec.model_dump(mode="json"))
         return "has ended"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
+from pydantic_core import to_jsonable_python
 
 from runners.events import Report, RequestRecord
 from runners.execution.child import Child
@@ -21,7 +22,9 @@ from runners.execution.journal import Journal
 from runners.execution.merge import SampleMerger, on_run_clock
 from runners.execution.quality import QualityPhase
 from runners.execution.server import ReadyServer, make_server, read_steps, wait_until_ready
+from runners.execution.trace_file import trace_facts, trace_source
 from runners.execution.watch import NodeWatch
+from runners.load.trace_plan import TraceSource
 from runners.power import ON_CPU, ON_GPU, PowerSampler, open_meter
 from runners.spec import ModelRef, RunSpec
 
@@ -32,8 +35,12 @@ NOTICE_DEATH_S = 1.0
 T = TypeVar("T")
 
 
-async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any]) -> Report:
+async def execute_measured(
+    spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any], traces_dir: Path | None = None
+) -> Report:
     """Runs it and gives its Report; adds to `facts` as they become known. Raises RunFailed."""
+    trace = trace_source(spec, traces_dir)
+    facts.update(trace_facts(spec))
     journal.status("starting", detail=f"model {spec.model.name}")
     model = check_shape(spec.model) if spec.model.random_weights else await have_model(spec.model, models_dir, journal)
     facts["model"] = model_facts(spec.model)
@@ -45,7 +52,7 @@ async def execute_measured(spec: RunSpec, models_dir: Path, journal: Journal, fa
         facts["emulated"] = bool(ready.facts.get("emulated"))
         journal.status("starting", detail="load")
         async with Child("client", "runners.load.client", [], journal, stdin=True) as client:
-            load = Load(spec, ready, model, client, journal)
+            load = Load(spec, ready, model, client, journal, trace)
             report = await _unless_it_dies(server, load.run(facts))
         if quality is not None:
             await _unless_it_dies(server, quality.ask(ready))
@@ -72,13 +79,20 @@ class Load:
     """One load against a ready server, from the client's first line to its last."""
 
     def __init__(
-        self, spec: RunSpec, ready: ReadyServer, model: Path | ModelRef, client: Child, journal: Journal
+        self,
+        spec: RunSpec,
+        ready: ReadyServer,
+        model: Path | ModelRef,
+        client: Child,
+        journal: Journal,
+        trace: TraceSource | None = None,
     ) -> None:
         self._spec = spec
         self._ready = ready
         self._model = model
         self._client = client
         self._journal = journal
+        self._trace = trace
         self._merger = SampleMerger()
         self._watch = NodeWatch()
         on_cpu = (spec.chip or {}).get("kind", "cpu") == "cpu"
@@ -118,6 +132,7 @@ class Load:
             "seed": spec.seed,
             **self._tokens(),
             "request_timeout_s": spec.time_limit_s,
+            "trace": to_jsonable_python(self._trace),
         }
 
     def _tokens(self) -> dict[str, Any]:

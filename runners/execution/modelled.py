@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,6 +14,7 @@ from runners.events import Report
 from runners.execution.errors import RunFailed
 from runners.execution.having_model import model_facts
 from runners.execution.journal import Journal
+from runners.execution.trace_file import trace_facts, trace_source
 from runners.load import virtual
 from runners.modelled.fleet_build import build
 from runners.modelled.fleet_facts import system_facts
@@ -23,7 +25,7 @@ from runners.quality_figures import not_measured
 from runners.spec import RunSpec
 
 
-def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> Report:
+def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any], traces_dir: Path | None = None) -> Report:
     """Runs it and gives its Report; adds to `facts`. Raises RunFailed: a model refuses the same thing every time."""
     names = " and ".join(spec.placement.chips(spec.chip_id))
     journal.status("starting", detail=f"cost model of {names}")
@@ -36,10 +38,11 @@ def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any]) -> 
         raise RunFailed(f"{names} can't be modelled: {error}", retry=False) from error
     system = build(plan, spec.engine)
     facts["model"] = model_facts(spec.model)
+    facts.update(trace_facts(spec))
     if spec.quality is not None:
         facts["quality"] = not_measured("quality is measured on a chip; a cost model knows speed alone")
     try:
-        result = virtual.run(spec, system, journal.add_all)
+        result = virtual.run(spec, system, journal.add_all, trace=trace_source(spec, traces_dir))
     except virtual.TooLong as error:
         raise RunFailed(f"{names}: {error}", retry=False) from error
     facts.update(system_facts(plan, system))

@@ -30,6 +30,7 @@ from runners.load.plan import make_plan
 from runners.load.planned import LoadPlan
 from runners.load.prompts import PromptSource, SyntheticPrompts, TextPrompts
 from runners.load.text import shipped_text
+from runners.load.trace_plan import TraceSource, replay_facts
 from runners.runtime.tokenizer import Tokenizer
 from runners.spec import WorkloadSpec
 
@@ -38,7 +39,7 @@ LINE = TypeAdapter(dict[str, Any])
 
 class ClientConfig(BaseModel):
     """`model_path` is the file or folder whose tokenizer makes the prompts; a model of `vocab_size` ids that has no
-    words has none. `model` is the name the server knows."""
+    words has none. `model` is the name the server knows. A workload of kind trace comes with where its rows are."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     url: str = Field(pattern=r"^https?://")
@@ -48,13 +49,14 @@ class ClientConfig(BaseModel):
     model_path: Path | None = None
     vocab_size: int | None = Field(default=None, ge=1)
     request_timeout_s: float = Field(gt=0)
+    trace: TraceSource | None = None
 
     @model_validator(mode="after")
     def has_tokens(self) -> Self:
         if (self.model_path is None) == (self.vocab_size is None):
             raise ValueError("model_path, vocab_size: exactly one of them is needed")
-        if self.vocab_size is not None and self.workload.kind != "synthetic":
-            raise ValueError(f"workload.kind: {self.workload.kind} needs words; allowed with vocab_size: synthetic")
+        if self.vocab_size is not None and self.workload.kind == "text":
+            raise ValueError("workload.kind: text needs words; allowed with vocab_size: any other kind")
         return self
 
 
@@ -111,7 +113,9 @@ async def run(config: ClientConfig, plan: LoadPlan, put: Callable[[dict[str, Any
         connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
     ) as http:
         target = Target(http, config.url.rstrip("/"), config.model, config.request_timeout_s, time.monotonic, zero_s)
-        return await drive(target, plan, put)
+        result = await drive(target, plan, put)
+        result.client.update(replay_facts(plan))
+        return result
 
 
 async def run_until_cancelled(config: ClientConfig, plan: LoadPlan) -> None:
@@ -151,7 +155,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, ask: Callable[[], object]) -> None
 def main() -> int:
     try:
         config = ClientConfig.model_validate_json(sys.stdin.buffer.readline())
-        plan = make_plan(config.workload, config.seed, make_prompts(config))
+        plan = make_plan(config.workload, config.seed, make_prompts(config), config.trace)
     except (ValidationError, ValueError, OSError) as error:
         print(f"error: the load generator can't start: {error}", file=sys.stderr)
         return 2

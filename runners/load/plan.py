@@ -1,8 +1,8 @@
 """The requests of a run, before any is sent: the same workload and seed give the same plan, on HTTP or virtually.
 
-Here are requests that each stand alone; those that follow each other are in `runners.load.session_plan`. Requests are
-numbered through the run, warm-up first. A request depends on its number alone, so every setting that is compared under
-one seed meets the same requests, however fast it answers.
+Here are requests that each stand alone; those that follow each other are in `runners.load.session_plan`, recorded ones
+in `runners.load.trace_plan`. Requests are numbered through the run, warm-up first. A request depends on its number
+alone, so every setting that is compared under one seed meets the same requests, however fast it answers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ from runners.load.planned import FollowUp, Ids, LoadPlan, Phase, PlannedRequest,
 from runners.load.prompts import PromptSource
 from runners.load.schedule import arrivals_of, users_of
 from runners.load.session_plan import SessionPlan
+from runners.load.trace_plan import TracePlan, TraceSource
 from runners.spec import WorkloadSpec
 
 
-def make_plan(workload: WorkloadSpec, seed: int, prompts: PromptSource) -> LoadPlan:
-    """The plan of a workload, whatever its kind."""
+def make_plan(workload: WorkloadSpec, seed: int, prompts: PromptSource, trace: TraceSource | None = None) -> LoadPlan:
+    """The plan of a workload, whatever its kind; of a trace, with where its rows are. Raises ValueError without."""
+    if workload.kind == "trace":
+        if trace is None:
+            raise ValueError("trace: missing; allowed: the file of the trace that the workload names")
+        return TracePlan(workload, seed, prompts, trace)
     return (SessionPlan if workload.has_sessions else RequestPlan)(workload, seed, prompts)
 
 

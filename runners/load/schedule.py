@@ -9,7 +9,7 @@ from runners.load.planned import Phase, Users
 from runners.load.seeds import Stream, random_stream
 from runners.load.stages import Levels, staged_arrivals
 from runners.load.users import ConstantUsers, StagedUsers
-from runners.spec import ClosedArrival, OpenArrival, StagedArrival, WorkloadSpec
+from runners.spec import ClosedArrival, OpenArrival, RecordedArrival, StagedArrival, WorkloadSpec
 
 
 def arrivals_of(workload: WorkloadSpec, seed: int, phase: Phase) -> Iterator[float] | None:
@@ -18,6 +18,7 @@ def arrivals_of(workload: WorkloadSpec, seed: int, phase: Phase) -> Iterator[flo
     arrival = workload.arrival
     if isinstance(arrival, ClosedArrival) or not workload.is_open:
         return None
+    assert not isinstance(arrival, RecordedArrival), "the times of a trace are in its rows: runners.load.trace_plan"
     rng = random_stream(seed, Stream.WARMUP_ARRIVALS if phase == "warmup" else Stream.ARRIVALS)
     if isinstance(arrival, StagedArrival):
         if phase == "measured":

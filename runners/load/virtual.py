@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,11 +24,13 @@ from runners.load.due import DueRequests
 from runners.load.plan import make_plan
 from runners.load.planned import LoadPlan, Phase, PlannedRequest
 from runners.load.prompts import PromptSource, SyntheticPrompts
+from runners.load.saturation import REASON, SaturationWatch
 from runners.load.step_sums import sum_steps
 from runners.load.system import Ended, System
 from runners.load.ticks import TICK_S, TickCounter
 from runners.load.timeline import Sink, Timeline
 from runners.load.trace import RequestTrace
+from runners.load.trace_plan import TraceSource, replay_facts
 from runners.runtime.engine import RequestRejected
 from runners.runtime.outputs import RequestTiming
 from runners.spec import RunSpec
@@ -57,20 +59,34 @@ def run(
     *,
     prompts: PromptSource | None = None,
     wall: Callable[[], float] = time.time,
+    trace: TraceSource | None = None,
 ) -> LoadResult:
     """Runs the whole load of `spec`; `sink` gets Status, Step, Sample and RequestRecord events in the order of their
     times. Without `prompts` all are random token ids of the drawn lengths, for a text workload too: a modelled
-    engine sees lengths and prefixes alone. The clock of `system` must stand at 0. Raises TooLong."""
+    engine sees lengths and prefixes alone. A workload of kind trace needs `trace`. The clock of `system` must stand at
+    0. Raises TooLong."""
     if system.clock.now() != 0.0:
         raise ValueError(f"clock: stands at {system.clock.now()} s; allowed: 0, where the run's time begins")
     source = prompts or SyntheticPrompts(spec.seed, np.arange(int(spec.model.shape["vocab_size"])))
-    return VirtualLoad(make_plan(spec.workload, spec.seed, source), system, sink, wall).run()
+    plan = make_plan(spec.workload, spec.seed, source, trace)
+    result = VirtualLoad(
+        plan, system, sink, wall, SaturationWatch() if spec.workload.stop_when_saturated else None
+    ).run()
+    result.client.update(replay_facts(plan))
+    return result
 
 
 class VirtualLoad:
     """One load from the clock's 0 to its end."""
 
-    def __init__(self, plan: LoadPlan, system: System, sink: Sink, wall: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        plan: LoadPlan,
+        system: System,
+        sink: Sink,
+        wall: Callable[[], float],
+        saturation: SaturationWatch | None = None,
+    ) -> None:
         self._plan = plan
         self._system = system
         self._clock = system.clock
@@ -82,6 +98,8 @@ class VirtualLoad:
         self._num_sent = 0
         self._until_s: float | None = None
         self._draining = False
+        self._saturation = saturation
+        self._stopped: dict[str, Any] = {}
 
     def run(self) -> LoadResult:
         self._timeline.tell(self._status("warming_up", 0.0))
@@ -96,9 +114,11 @@ class VirtualLoad:
         self._begin_drain(self._now())
         self._flush_tick()
         self._timeline.tell(self._status("done", self._now()))
+        if self._stopped:
+            end_s = self._until_s
         window_end_s = self._now() if end_s is None else end_s
         # An ideal client is never the limit, and has nothing to show for it.
-        client = {"virtual": True, "sent": self._num_sent, "was_limit": False, "limited_by": []}
+        client = {"virtual": True, "sent": self._num_sent, "was_limit": False, "limited_by": [], **self._stopped}
         return LoadResult(start_s, window_end_s, client)
 
     def _run_phase(self, phase: Phase, until_s: float | None) -> None:
@@ -112,8 +132,8 @@ class VirtualLoad:
                 break
             self._pass_time(event_s)
         assert not self._traces, f"nothing goes on, and {len(self._traces)} requests have not ended"
-        if until_s is not None:
-            self._pass_time(until_s)
+        if self._until_s is not None:
+            self._pass_time(self._until_s)
 
     def _next_event_s(self) -> float | None:
         own_s, system_s = self._due.next_s, self._system.next_event_s
@@ -208,6 +228,17 @@ class VirtualLoad:
         tick, steps = self._counter.take(t_s), sum_steps(self._timeline.take_steps())
         if tick["interval_s"] > 0:
             self._timeline.tell(Sample(**tick, **steps, kv_blocks=self._system.kv_blocks()))
+            self._look_for_saturation(tick)
+
+    def _look_for_saturation(self, tick: dict[str, Any]) -> None:
+        if self._saturation is None or not self._due.is_open or self._draining or tick["phase"] != "measured":
+            return
+        figures = self._saturation.take(tick)
+        if figures is not None:
+            self._stopped = {"stopped_early": REASON, "saturation": figures}
+            self._until_s = tick["t_s"]
+            self._due.stop(tick["t_s"])
+            self._begin_drain(tick["t_s"])
 
     def _begin_drain(self, t_s: float) -> None:
         if not self._draining:

@@ -50,7 +50,7 @@ def plan_system(spec: RunSpec) -> SystemPlan:
         chips[chip_id] = record
     draft = ModelShape.from_mapping(spec.draft.shape) if spec.draft is not None else None
     return plan_for(
-        chips, ModelShape.from_mapping(spec.model.shape), spec.engine, spec.placement, spec.workload.longest,
+        chips, ModelShape.from_mapping(spec.model.shape), spec.engine, spec.placement, spec.longest,
         spec.links, chip=main, draft=draft,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ document can show by itself; turning text into a document is `runners.document`,
 
 from __future__ import annotations
 
-from runners.spec.arrival import ArrivalSpec, ClosedArrival, OpenArrival, StagedArrival, StageSpec
+from runners.spec.arrival import ArrivalSpec, ClosedArrival, OpenArrival, RecordedArrival, StagedArrival, StageSpec
 from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
 from runners.spec.design import DesignSpec, LadderDesign, LadderStep
 from runners.spec.engine import EngineSpec, PrefixTiers, SchedulerSpec, SpeculationSpec, TierSpec
@@ -21,6 +21,7 @@ from runners.spec.search import LoadSearch, ParetoSearch, Range, RepeatsUntil, S
 from runners.spec.sessions import AgentSpec, ConversationSpec
 from runners.spec.shape import ShapedModel, ShapeSpec
 from runners.spec.slo import SloSpec
+from runners.spec.trace import TraceExtent, TraceRef, TraceSpec
 from runners.spec.traffic import LognormalFactor, SharedPrefixSpec, ThinkingSpec, TrafficClass, UniformFactor
 from runners.spec.workload import SamplingSpec, WarmupSpec, WorkloadSpec
 
@@ -63,6 +64,7 @@ __all__ = [
     "PrefixTiers",
     "QualitySpec",
     "Range",
+    "RecordedArrival",
     "ReferenceSpec",
     "RepeatsUntil",
     "RouterSpec",
@@ -84,6 +86,9 @@ __all__ = [
     "Text",
     "ThinkingSpec",
     "TierSpec",
+    "TraceExtent",
+    "TraceRef",
+    "TraceSpec",
     "TrafficClass",
     "UniformCount",
     "UniformFactor",

@@ -1,4 +1,4 @@
-"""When clients send: in a closed loop, in an open one, or in stages of either."""
+"""When clients send: in a closed loop, in an open one, in stages of either, or as it was recorded."""
 
 from __future__ import annotations
 
@@ -105,4 +105,10 @@ class StagedArrival(Document):
         return total
 
 
-ArrivalSpec = Annotated[ClosedArrival | OpenArrival | StagedArrival, Field(discriminator="kind")]
+class RecordedArrival(Document):
+    """Requests come when their trace says, scaled by its `time_scale`, whatever the server does."""
+
+    kind: Literal["recorded"]
+
+
+ArrivalSpec = Annotated[ClosedArrival | OpenArrival | StagedArrival | RecordedArrival, Field(discriminator="kind")]

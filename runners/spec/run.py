@@ -12,6 +12,7 @@ from runners.spec.experiment import CostSpec
 from runners.spec.placement import PlacementSpec
 from runners.spec.quality import QualitySpec
 from runners.spec.slo import SloSpec
+from runners.spec.trace import TraceRef
 from runners.spec.workload import WorkloadSpec
 
 
@@ -45,7 +46,7 @@ class RunSpec(Document):
     names, by id, and `links` those that the node states between them; all are filled at the claim. `chip_counts` says
     how many of which chips the placement takes, as counted when it was submitted: of every chip that it names, or where
     `chip_id` is any, of each chip that can run it alone. `draft` is the model that drafts. `seed` is shared by the
-    trials of one repeat, so that every setting meets the same requests.
+    trials of one repeat, so that every setting meets the same requests. `trace` is the one that the workload replays.
     """
 
     run_id: int
@@ -65,9 +66,17 @@ class RunSpec(Document):
     engine: EngineSpec
     placement: PlacementSpec
     workload: WorkloadSpec
+    trace: TraceRef | None = None
     slo: SloSpec
     cost: CostSpec
     quality: QualitySpec | None = None
     usd_per_hour: float | None = None
     time_limit_s: float
     code_revision: str
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt and its output together; a trace's are clipped to what the model takes."""
+        if self.trace is None:
+            return self.workload.longest
+        return min(self.trace.extent.longest, int(self.model.shape["max_model_len"]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from runners.spec.base import Document, Slug
@@ -22,12 +20,6 @@ class TraceSpec(Document):
     start_s: float = Field(default=0.0, ge=0, le=LONGEST_TRACE_S)
     seconds: float | None = Field(default=None, gt=0, le=LONGEST_TRACE_S)
     num_requests: int | None = Field(default=None, ge=1, le=MAX_TRACE_REQUESTS)
-
-
-class RecordedArrival(Document):
-    """Requests come when the trace says, scaled by its `time_scale`, whatever the server does."""
-
-    kind: Literal["recorded"]
 
 
 class TraceExtent(Document):

@@ -10,15 +10,27 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from runners.spec.arrival import LONGEST_S, ArrivalSpec, ClosedArrival, OpenArrival, StagedArrival
+from runners.spec.arrival import LONGEST_S, ArrivalSpec, ClosedArrival, OpenArrival, RecordedArrival, StagedArrival
 from runners.spec.base import Document
 from runners.spec.lengths import FixedLen, LengthSpec
 from runners.spec.sessions import AgentSpec, ConversationSpec
+from runners.spec.trace import TraceSpec
 from runners.spec.traffic import MAX_CLASSES, SHARES_TOLERANCE, SharedPrefixSpec, ThinkingSpec, TrafficClass
 
 MAX_OUTPUT_TOKENS = 131_072
 MAX_REQUESTS = 1_000_000
 SESSION_KINDS = ("conversation", "agent")
+LEFT_OUT = "leave it out"
+SAID_BY_TRACE = {
+    "num_requests": "trace.num_requests, to take so many of its rows",
+    "duration_s": "trace.seconds, to take the rows of so much of its time",
+    "input_len": LEFT_OUT,
+    "output_len": LEFT_OUT,
+    "shared_prefix": LEFT_OUT,
+    "classes": LEFT_OUT,
+    "thinking": LEFT_OUT,
+}
+"""What a trace's rows say themselves, or its cut does: what to give in place of each."""
 
 
 class WarmupSpec(Document):
@@ -36,20 +48,23 @@ class WorkloadSpec(Document):
     """`synthetic` prompts are random token ids, `text` prompts are cut from the text that the project ships. In a
     `conversation` and an `agent`'s tasks requests follow each other, in sessions that `arrival` begins; their texts are
     cut from the shipped one, for a model without words random ids. `input_len` is what a turn adds, `output_len` an
-    answer without its thinking. What a kind does not use may be there all the same, so that `kind` can be an axis.
+    answer without its thinking. What a kind does not use may be there all the same, so that `kind` can be an axis. A
+    `trace` brings its own lengths and its own end, so that whatever else would say those is refused beside it.
 
-    A load ends by `num_requests` (sessions begin until those begun have as many, and go on to their ends), by
+    Any other load ends by `num_requests` (sessions begin until those begun have as many, and go on to their ends), by
     `duration_s`, or with its stages.
     """
 
-    kind: Literal["synthetic", "text", "conversation", "agent"]
+    kind: Literal["synthetic", "text", "conversation", "agent", "trace"]
     input_len: LengthSpec = FixedLen(dist="fixed", tokens=128)
     output_len: LengthSpec = FixedLen(dist="fixed", tokens=32)
     conversation: ConversationSpec = ConversationSpec()
     agent: AgentSpec = AgentSpec()
+    trace: TraceSpec | None = None
     arrival: ArrivalSpec
     num_requests: int | None = Field(default=None, ge=1, le=MAX_REQUESTS)
     duration_s: float | None = Field(default=None, gt=0, le=86_400)
+    stop_when_saturated: bool = False
     warmup: WarmupSpec = WarmupSpec()
     sampling: SamplingSpec = SamplingSpec()
     thinking: ThinkingSpec | None = None
@@ -57,7 +72,36 @@ class WorkloadSpec(Document):
     shared_prefix: SharedPrefixSpec | None = None
 
     @model_validator(mode="after")
+    def trace_says_it_all(self) -> Self:
+        fields = type(self).model_fields
+        if self.kind != "trace":
+            if isinstance(self.arrival, RecordedArrival):
+                raise PydanticCustomError(
+                    "nothing_recorded", "only a trace has recorded arrivals",
+                    {"field": "arrival.kind", "allowed": ["closed", "open", "stages"]},
+                )  # fmt: skip
+            return self
+        if self.trace is None:
+            raise PydanticCustomError(
+                "no_trace", "a workload of kind trace names one",
+                {"field": "trace", "allowed": "a mapping with the name of a registered trace"},
+            )  # fmt: skip
+        if isinstance(self.arrival, StagedArrival):
+            raise PydanticCustomError(
+                "ends_by_itself", "a trace is not played in stages",
+                {"field": "arrival.kind", "allowed": ["recorded", "closed", "open"]},
+            )  # fmt: skip
+        for name, allowed in SAID_BY_TRACE.items():
+            if getattr(self, name) != fields[name].default:
+                raise PydanticCustomError(
+                    "said_by_trace", "the trace itself says this", {"field": name, "allowed": allowed}
+                )
+        return self
+
+    @model_validator(mode="after")
     def one_end(self) -> Self:
+        if self.kind == "trace":
+            return self
         ends = [name for name in ("num_requests", "duration_s") if getattr(self, name) is not None]
         if isinstance(self.arrival, StagedArrival):
             if ends:
@@ -114,6 +158,8 @@ class WorkloadSpec(Document):
         if not self.is_open:
             return self
         assert not isinstance(self.arrival, ClosedArrival)
+        if isinstance(self.arrival, RecordedArrival):
+            return self
         if isinstance(self.arrival, StagedArrival):
             field, expected = "arrival.stages", self.arrival.expected_requests
         else:
@@ -142,7 +188,9 @@ class WorkloadSpec(Document):
     def is_open(self) -> bool:
         """Whether requests (or sessions) come on schedule, whatever the server does."""
         arrival = self.arrival
-        return arrival.is_open if isinstance(arrival, StagedArrival) else isinstance(arrival, OpenArrival)
+        if isinstance(arrival, StagedArrival):
+            return arrival.is_open
+        return isinstance(arrival, OpenArrival | RecordedArrival)
 
     @property
     def has_sessions(self) -> bool:
@@ -188,7 +236,10 @@ class WorkloadSpec(Document):
         return max(self._prompt_of(own, output) + self._output_of(output) for own, output in self._lengths())
 
     def _lengths(self) -> list[tuple[int, int]]:
-        """The longest new tokens and the longest answer of each class."""
+        """The longest new tokens and the longest answer of each class. Of a trace the document does not know them:
+        RunSpec.longest does."""
+        if self.kind == "trace":
+            return [(1, 1)]
         lengths = [(one.input_len or self.input_len, one.output_len or self.output_len) for one in self.classes]
         return [(own.longest, output.longest) for own, output in lengths or [(self.input_len, self.output_len)]]
 

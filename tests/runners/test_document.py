@@ -301,8 +301,6 @@ def test_every_fault_is_told_at_once() -> None:
         ({"engine.kv_cache": "int4"}, "engine.kv_cache"),
         ({"engine.activations": "int16"}, "engine.activations"),
         ({"engine.scheduler.itl_target_s": 0.05}, "engine.scheduler.itl_target_s"),
-        ({"workload.kind": "trace"}, "workload.kind"),
-        ({"workload.kind": {"trace": {"name": "x"}}}, "workload.kind"),
         ({"quality": {"text": "shipped"}}, "quality"),
     ],
 )
