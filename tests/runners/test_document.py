@@ -295,13 +295,11 @@ def test_every_fault_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"engine.kind": "external"}, "engine.kind"),
         ({"engine.kernels": "native"}, "engine.kernels"),
         ({"engine.weights": "q4_0"}, "engine.weights"),
         ({"engine.kv_cache": "int4"}, "engine.kv_cache"),
         ({"engine.activations": "int16"}, "engine.activations"),
         ({"engine.scheduler.itl_target_s": 0.05}, "engine.scheduler.itl_target_s"),
-        ({"quality": {"text": "shipped"}}, "quality"),
     ],
 )
 def test_a_part_of_a_later_version_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
@@ -310,18 +308,8 @@ def test_a_part_of_a_later_version_is_refused_by_name(changes: dict[str, Any], f
     assert error.message.endswith("is not yet supported")
 
 
-def test_the_whole_published_example_is_refused_for_its_later_parts_alone() -> None:
-    with pytest.raises(SpecError) as caught:
-        plan_experiment(parse_text(WHOLE_EXAMPLE))
-    later = {error.field: error.message for error in caught.value.errors}
-    assert set(later) == {"quality"}
-    assert all("not yet supported" in message for message in later.values())
-
-
-def test_the_published_example_without_them_is_taken() -> None:
-    whole = parse_text(WHOLE_EXAMPLE)
-    del whole["quality"]
-    assert len(plan_experiment(whole).runs) == (3 * 4 - 1) * 3
+def test_the_whole_published_example_is_taken() -> None:
+    assert len(plan_experiment(parse_text(WHOLE_EXAMPLE)).runs) == (3 * 4 - 1) * 3
 
 
 # Text
