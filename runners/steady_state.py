@@ -7,8 +7,9 @@ stage is judged by itself, and the worst one counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from runners.events import RequestRecord
 from runners.spec import ClosedArrival, RunSpec, StagedArrival
@@ -118,3 +119,15 @@ def served_share(records: Sequence[RequestRecord]) -> float:
     before = [record for record in records if record.sent_s < last_sent_s]
     done = [record for record in before if record.finished_s is not None and record.finished_s <= last_sent_s]
     return len(done) / len(before) if before else 1.0
+
+
+def why_stopped(saturation: Mapping[str, Any]) -> str:
+    """Of a load that stopped early, with what it found and the threshold (runners.load.saturation), where it told."""
+    message = "the load stopped early, as it was over-saturated"
+    if not {"after_s", "in_flight", "ttft_slope", "ttft_slope_threshold"} <= saturation.keys():
+        return message
+    return (
+        f"{message}: after {saturation['after_s']:.0f} s {saturation['in_flight']} requests were in flight, and the"
+        f" time to a first token grew by {saturation['ttft_slope']:.2f} s per second, where at most"
+        f" {saturation['ttft_slope_threshold']:g} is allowed"
+    )

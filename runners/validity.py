@@ -12,7 +12,7 @@ from typing import Any
 from runners.events import Report, RequestRecord, Step
 from runners.quality_figures import QualityFacts, floor_breaches, quality_figures, read_quality
 from runners.spec import RunSpec
-from runners.steady_state import steadiness
+from runners.steady_state import steadiness, why_stopped
 from runners.window import window_of
 
 THRESHOLDS: dict[str, float] = {
@@ -90,6 +90,9 @@ def _no_steady_state(e: Evidence) -> Iterator[Reason]:
     window = window_of(e.report)
     if window is None or not e.measured:
         yield _broken("no_steady_state", 0.0, "there is no measured window")
+        return
+    if e.report.client.get("stopped_early"):
+        yield Reason("no_steady_state", why_stopped(e.report.client.get("saturation") or {}))
         return
     found = steadiness(e.measured, window, e.spec)
     if found.share < THRESHOLDS["no_steady_state"]:

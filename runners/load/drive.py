@@ -1,7 +1,8 @@
 """Sends a plan's requests in time: warm-up until all of it has ended, then the measured window, then the drain.
 
 A closed loop keeps its users busy. An open loop sends on schedule, whatever has come back. A server
-that no longer takes connections ends the load early, with what happened until then recorded.
+that no longer takes connections ends the load early, with what happened until then recorded. So does, where that is
+asked for, an open loop's over-saturation: it sends no more, and the window ends.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runners.events import RequestRecord
-from runners.load.http import Target, request_body
+from runners.load.http import Target
 from runners.load.planned import LoadPlan, Phase, PlannedRequest, Users
+from runners.load.saturation import REASON, SaturationWatch
 from runners.load.self_check import SelfCheck
 from runners.load.sending import Sender
 from runners.load.ticks import TICK_S, TickCounter
@@ -29,7 +31,8 @@ class LoadResult:
     """The window that counts, on the run's clock, and how the load generator itself fared.
 
     The window begins when the warm-up has wholly ended and the first measured request may go. With `num_requests`
-    it ends when the last of them has ended; with `duration_s`, that long after its begin.
+    it ends when the last of them has ended; with `duration_s`, that long after its begin; where the load stopped
+    early, then: `client` has the reason as `stopped_early`.
     """
 
     window_start_s: float | None = None
@@ -40,15 +43,15 @@ class LoadResult:
         return {"window_start_s": self.window_start_s, "window_end_s": self.window_end_s, "client": self.client}
 
 
-async def drive(target: Target, plan: LoadPlan, put: Put) -> LoadResult:
+async def drive(target: Target, plan: LoadPlan, put: Put, *, stop_when_saturated: bool = False) -> LoadResult:
     """Runs the whole load. When cancelled, it records that and returns what there is."""
-    return await Driver(target, plan, put).run()
+    return await Driver(target, plan, put, SaturationWatch() if stop_when_saturated else None).run()
 
 
 class Driver:
     """One load from time zero to its end."""
 
-    def __init__(self, target: Target, plan: LoadPlan, put: Put) -> None:
+    def __init__(self, target: Target, plan: LoadPlan, put: Put, saturation: SaturationWatch | None = None) -> None:
         self._target = target
         self._plan = plan
         self._put = put
@@ -56,6 +59,9 @@ class Driver:
         self._check = SelfCheck()
         self._result = LoadResult()
         self._draining = False
+        self._saturation = saturation
+        self._is_open = False
+        self._stopped: dict[str, Any] = {}
         self._sender = Sender(target, plan, self._counter, self._check, self._take_record, self._sent_the_last)
 
     async def run(self) -> LoadResult:
@@ -76,6 +82,7 @@ class Driver:
             "sent": self._sender.num_sent,
             "server_gone": self._sender.gone,
             "cancelled": cancelled,
+            **self._stopped,
         }
         return self._result
 
@@ -96,11 +103,21 @@ class Driver:
             await self._send_phase("measured", until_s=None)
             return
         end_s = self._result.window_end_s = start_s + duration_s
-        timer = asyncio.get_running_loop().call_later(duration_s, self._end_window, end_s)
+        timer = asyncio.get_running_loop().call_later(duration_s, self._end_on_time, end_s)
         try:
             await self._send_phase("measured", end_s)
         finally:
             timer.cancel()
+
+    def _end_on_time(self, t_s: float) -> None:
+        if not self._stopped:
+            self._end_window(t_s)
+
+    def _stop_early(self, t_s: float, figures: dict[str, Any]) -> None:
+        """Nothing more is sent; what is in flight goes on to its end."""
+        self._stopped = {"stopped_early": REASON, "saturation": figures}
+        self._sender.stop(t_s)
+        self._end_window(t_s)
 
     def _end_window(self, t_s: float) -> None:
         """Once, if a window began: nothing that comes later counts. Called by the timer or when all has ended."""
@@ -118,6 +135,7 @@ class Driver:
         """Send the phase's requests until there are no more or the time is up; returns when all have ended."""
         requests, arrivals = self._plan.requests(phase), self._plan.arrivals(phase)
         self._sender.begin_phase(until_s)
+        self._is_open = arrivals is not None
         if arrivals is None:
             await self._closed_loop(requests, self._plan.users(phase), until_s)
         else:
@@ -144,7 +162,7 @@ class Driver:
             if request is None:
                 self._sender.no_more_begin()
                 return
-            if not await self._sender.carry_out(request, request_body(request, self._target.model), due_s):
+            if not await self._sender.carry_out(request, self._target.body(request), due_s):
                 # A server that refuses at once must not be met with a storm.
                 await asyncio.sleep(PAUSE_AFTER_ERROR_S)
 
@@ -157,9 +175,9 @@ class Driver:
                 due_s = start_s + offset_s
                 if not _is_before(due_s, until_s):
                     break
-                body = request_body(request, self._target.model)
+                body = self._target.body(request)
                 await self._sleep_until(due_s)
-                if self._sender.gone:
+                if self._sender.gone or self._stopped:
                     return
                 in_flight.create_task(self._sender.carry_out(request, body, due_s))
             if until_s is not None:
@@ -182,7 +200,12 @@ class Driver:
         self._put({"type": "phase", "phase": phase, "t_s": self._now() if t_s is None else t_s})
 
     def _tick(self) -> None:
-        self._put({"type": "tick", **self._counter.take(self._now())})
+        tick = self._counter.take(self._now())
+        self._put({"type": "tick", **tick})
+        if self._saturation and self._is_open and tick["phase"] == "measured" and not self._draining:
+            figures = self._saturation.take(tick)
+            if figures is not None:
+                self._stop_early(tick["t_s"], figures)
 
     async def _tick_on_time(self) -> None:
         due_s = TICK_S

@@ -49,6 +49,11 @@ class DueRequests:
             heapify(self._begins)
 
     @property
+    def is_open(self) -> bool:
+        """What begins is on a schedule, whatever has come back."""
+        return self._arrivals is not None
+
+    @property
     def next_s(self) -> float:
         """When the next is due; infinity where nothing is known to be."""
         begins_s = self._begins[0][0] if self._begins else math.inf
@@ -72,6 +77,14 @@ class DueRequests:
             if begun is None:
                 return
             yield begun, due_s
+
+    def stop(self, t_s: float) -> None:
+        """From `t_s` on nothing is sent, though it was planned."""
+        self._until_s, self._nothing_begins = t_s, True
+        self._begins.clear()
+        follows, self._follows = self._follows, []
+        for _, _, request in follows:
+            self.failed(request, t_s)
 
     def ended(self, request: PlannedRequest, t_s: float, output_ids: Ids | None) -> None:
         """Its answer ended: what follows falls due, or the user who began it is free."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runners.events import RequestRecord
-from runners.load.http import Target, request_body, send
+from runners.load.http import Target, send
 from runners.load.planned import LoadPlan, PlannedRequest
 from runners.load.self_check import SelfCheck
 from runners.load.ticks import TickCounter
@@ -60,6 +60,10 @@ class Sender:
         """What would be sent at `until_s` or later is not."""
         self._until_s, self._nothing_begins = until_s, False
 
+    def stop(self, t_s: float) -> None:
+        """What would be sent at `t_s` or later is not, though it was planned."""
+        self._until_s, self._nothing_begins = t_s, True
+
     def no_more_begin(self) -> None:
         """The phase's plan has come to its end."""
         self._nothing_begins = True
@@ -85,7 +89,7 @@ class Sender:
         request = due.request
         if (wait_s := due.due_s - self._now()) > 0:
             await asyncio.sleep(wait_s)
-        if self.gone:
+        if self.gone or (self._until_s is not None and due.due_s >= self._until_s):
             self._leave(request)
             return None
         trace = RequestTrace(request, due.due_s, sent_s=self._now())
@@ -111,7 +115,7 @@ class Sender:
         for one in self._plan.after(request.number, trace.output_ids):
             due_s = ended_s + one.delay_s
             if self._until_s is None or due_s < self._until_s:
-                following.append(_Due(one.request, request_body(one.request, self._target.model), due_s))
+                following.append(_Due(one.request, self._target.body(one.request), due_s))
             else:
                 self._leave(one.request)
         return following

@@ -52,7 +52,8 @@ class WorkloadSpec(Document):
     `trace` brings its own lengths and its own end, so that whatever else would say those is refused beside it.
 
     Any other load ends by `num_requests` (sessions begin until those begun have as many, and go on to their ends), by
-    `duration_s`, or with its stages.
+    `duration_s`, or with its stages. With `stop_when_saturated` an open loop also ends once its backlog keeps growing
+    (runners.load.saturation), and says so.
     """
 
     kind: Literal["synthetic", "text", "conversation", "agent", "trace"]

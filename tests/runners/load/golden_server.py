@@ -52,6 +52,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.now_s
 
 
+Answers = Callable[[str, float], "Answer"]
+"""Of a request's id, and the time at which it came."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """Bytes of one answer, each piece with its seconds since the request came; then the connection stays, or drops."""
@@ -93,7 +97,7 @@ def usage(input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> byte
 class GoldenServer:
     """Answers each request by its id as scripted."""
 
-    def __init__(self, answers: Callable[[str], Answer]) -> None:
+    def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self.connections = 0
         self.arrived_s: dict[str, float] = {}
@@ -105,7 +109,7 @@ class GoldenServer:
     def take(self, connection: MemoryTransport, request_id: str) -> None:
         loop = asyncio.get_running_loop()
         now_s = self.arrived_s[request_id] = loop.time()
-        answer = self._answers(request_id)
+        answer = self._answers(request_id, now_s)
         # Timers of one moment fire in any order: what arrives together is one piece.
         for at_s, pieces in groupby(answer.pieces, key=itemgetter(0)):
             loop.call_at(now_s + at_s, connection.deliver, b"".join(data for _, data in pieces))
@@ -175,7 +179,7 @@ Lines = list[dict[str, Any]]
 
 
 def load_golden(
-    plan: LoadPlan, answers: Callable[[str], Answer], timeout_s: float = 1000.0
+    plan: LoadPlan, answers: Answers, timeout_s: float = 1000.0, *, stop_when_saturated: bool = False
 ) -> tuple[LoadResult, Lines, GoldenServer]:
     """Runs the load from virtual 0 s to its end."""
     server, lines = GoldenServer(answers), Lines()
@@ -186,7 +190,8 @@ def load_golden(
             connector=MemoryConnector(server), timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
         )
         async with session as http:
-            return await drive(Target(http, "http://golden", "tiny", timeout_s, loop.time, 0.0), plan, lines.append)
+            target = Target(http, "http://golden", "tiny", timeout_s, loop.time, 0.0)
+            return await drive(target, plan, lines.append, stop_when_saturated=stop_when_saturated)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(run()), lines, server

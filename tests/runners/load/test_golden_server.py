@@ -46,7 +46,7 @@ def load(
     """The records in the order of the requests, the result, and every line."""
     script = answers if callable(answers) else lambda _: answers
     plan = make_plan(workload(**changes), 1, SyntheticPrompts(1, range(100)))
-    result, lines, _ = load_golden(plan, script, timeout_s)
+    result, lines, _ = load_golden(plan, lambda name, _: script(name), timeout_s)
     found = [line["record"] for line in lines if line["type"] == "request"]
     return sorted(found, key=lambda record: record.index), result, lines
 
