@@ -113,7 +113,7 @@ async def run(config: ClientConfig, plan: LoadPlan, put: Callable[[dict[str, Any
         connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
     ) as http:
         target = Target(http, config.url.rstrip("/"), config.model, config.request_timeout_s, time.monotonic, zero_s)
-        result = await drive(target, plan, put)
+        result = await drive(target, plan, put, stop_when_saturated=config.workload.stop_when_saturated)
         result.client.update(replay_facts(plan))
         return result
 
