@@ -31,6 +31,19 @@ def placements(draw: st.DrawFn) -> dict[str, Any]:
     return pools(*sizes, link=draw(LINKS), stream=draw(st.sampled_from(["layer", "whole"]))) | router
 
 
+KINDS = st.sampled_from(
+    [
+        {"kind": "text"},
+        {"kind": "conversation", "conversation": {"turns": {"dist": "uniform", "min_count": 1, "max_count": 4}}},
+        {"kind": "agent", "agent": {"fan_out": 2, "tool_time_s": {"dist": "exponential", "mean_s": 0.002}}},
+    ]
+)
+CLASSES = st.sampled_from(
+    [(), ({"name": "chat", "share": 0.5, "priority": -1}, {"name": "batch", "share": 0.5, "priority": 1})]
+)
+THINKING = st.sampled_from([None, None, {"factor": 1.5}])
+
+
 @st.composite
 def loads(draw: st.DrawFn) -> dict[str, Any]:
     shared = st.none() | st.builds(lambda groups: {"groups": groups, "prefix_tokens": 32}, st.integers(1, 3))
@@ -40,6 +53,9 @@ def loads(draw: st.DrawFn) -> dict[str, Any]:
         "input_len": {"dist": "uniform", "min_tokens": 1, "max_tokens": 60},
         "output_len": {"dist": "uniform", "min_tokens": 1, "max_tokens": draw(st.sampled_from([3, 120]))},
         "shared_prefix": draw(shared),
+        "classes": draw(CLASSES),
+        "thinking": draw(THINKING),
+        **draw(KINDS),
         **draw(ENDS),
     }
 
@@ -51,6 +67,7 @@ def engines(draw: st.DrawFn) -> dict[str, Any]:
         "max_num_batched_tokens": draw(st.integers(16, 200)),
         "block_size": draw(st.sampled_from([8, 32])),
         "prefix_cache": draw(st.booleans()),
+        "scheduler": {"policy": draw(st.sampled_from(["fcfs", "priority"]))},
         "prefix_tiers": draw(st.sampled_from([{}, {"host": {"capacity_bytes": 1e9, "bytes_per_s": 1e10}}])),
         "speculation": draw(st.sampled_from([{}, {}, {"kind": "ngram", "max_draft": 3, "acceptance": 0.7}])),
     }
