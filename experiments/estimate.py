@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from experiments.chosen_models import name_of
 from experiments.models import Run, RunState
-from experiments.search.planner import most_runs
+from experiments.search.planner import most_runs_of
 from labsite.accounts.models import Project
 from runners.matrix import Plan
 from runners.spec import (
@@ -106,10 +106,12 @@ def estimate(plan: Plan, past: Sequence[PastRun], modelled: bool, nodes: int) ->
         farthest = max(farthest, level)
         spoke.update(id(one) for one in alike)
         per_cell[cell.index] = _quartiles([_seconds(one, cell.spec.workload) for one in alike])
-    most = most_runs(plan.spec, len(plan.searched) or len(plan.cells))
-    for index, number in _runs_by_cell(plan, most).items():
-        for place, seconds in enumerate(per_cell[index]):
-            sums[place] += seconds * number
+    most = most_runs_of(plan)
+    # in the longest case, and those of a search shared out evenly over what its document was checked at
+    per_trial = most / len(plan.cells)
+    for quartiles in per_cell.values():
+        for place, seconds in enumerate(quartiles):
+            sums[place] += seconds * per_trial
     # All runs of one repeat stay on one node; those of a search wait for each other.
     repeats = max(1, plan.spec.most_repeats)
     at_once = max(1, min(nodes, repeats))
@@ -120,12 +122,6 @@ def estimate(plan: Plan, past: Sequence[PastRun], modelled: bool, nodes: int) ->
     over = f", over {at_once} nodes at once" if at_once > 1 else ""
     over += f", should all of up to {most} runs be needed" if most != len(plan.runs) else ""
     return Estimate(middle, low, high, f"{count} of {models} on {kind} nodes {LIKENESSES[farthest].words}{over}")
-
-
-def _runs_by_cell(plan: Plan, most: int) -> dict[int, float]:
-    """How many runs each cell has, in the longest case; those of a search are shared out evenly over what it was
-    checked at."""
-    return {cell.index: most / len(plan.cells) for cell in plan.cells}
 
 
 def past_runs(project: Project) -> list[PastRun]:

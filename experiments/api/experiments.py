@@ -34,13 +34,15 @@ from experiments.api.schemas import (
     ValidationOut,
     WarningOut,
 )
+from experiments.api.search_out import search_out
 from experiments.models import Experiment
 from experiments.preview import preview
+from experiments.search.planner import first_runs, most_runs_of
 from experiments.services.feasibility import check_feasible
 from labsite.accounts.models import User
 from labsite.error_body import ErrorBody, FieldFault
 from runners.document import SpecError
-from runners.matrix import plan_experiment
+from runners.matrix import Plan, plan_experiment
 
 router = Router(tags=["experiments"])
 
@@ -87,8 +89,9 @@ def validate(request: HttpRequest, project: ProjectSlug = None) -> ValidationOut
     return ValidationOut(
         valid=True,
         errors=[],
-        trials=[PlannedTrial(index=cell.index, settings=cell.settings, label=cell.label) for cell in plan.cells],
-        runs=len(plan.runs),
+        trials=_planned_trials(plan),
+        runs=first_runs(plan),
+        runs_at_most=most_runs_of(plan),
         warnings=[WarningOut(**asdict(warning)) for warning in ahead.warnings],
         estimate=EstimateOut(**asdict(ahead.estimate)) if ahead.estimate else None,
     )
@@ -200,4 +203,12 @@ def _change(request: HttpRequest, experiment_id: int, change: Callable[[User, Ex
 def _experiment(user: User, experiment_id: int) -> ExperimentOut:
     experiment: Experiment = selectors.get_experiment(user, experiment_id)
     counts = selectors.count_runs([experiment.id])[experiment.id]
-    return experiment_out(experiment, counts, selectors.trials_with_runs(experiment.id))
+    trials = selectors.trials_with_runs(experiment.id)
+    return experiment_out(experiment, counts, trials, search_out(experiment, trials))
+
+
+def _planned_trials(plan: Plan) -> list[PlannedTrial]:
+    """Those that there are in any case; of a search the combinations that it searches."""
+    if plan.searched:
+        return [PlannedTrial(index=place, settings=one) for place, one in enumerate(plan.searched)]
+    return [PlannedTrial(index=cell.index, settings=cell.settings, label=cell.label) for cell in plan.cells]

@@ -17,6 +17,7 @@ from experiments.api.schemas import (
     TrialOut,
     TrialRef,
 )
+from experiments.api.search_out import SearchOut
 from experiments.bottlenecks import bottleneck_of, bottlenecks_by_trial, next_experiment
 from experiments.models import Attempt, Experiment, Run
 from experiments.predictions import prediction_of
@@ -27,7 +28,9 @@ def experiment_item(experiment: Experiment, counts: dict[str, int]) -> Experimen
     return ExperimentItem(**_experiment_fields(experiment, counts))
 
 
-def experiment_out(experiment: Experiment, counts: dict[str, int], trials: list[TrialWithRuns]) -> ExperimentOut:
+def experiment_out(
+    experiment: Experiment, counts: dict[str, int], trials: list[TrialWithRuns], search: SearchOut | None
+) -> ExperimentOut:
     held_up = bottlenecks_by_trial(trials)
     return ExperimentOut(
         **_experiment_fields(experiment, counts),
@@ -44,6 +47,8 @@ def experiment_out(experiment: Experiment, counts: dict[str, int], trials: list[
         ],
         spec=experiment.spec,
         document=experiment.document,
+        outcome=experiment.outcome,
+        search=search,
     )
 
 

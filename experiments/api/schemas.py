@@ -8,6 +8,7 @@ from typing import Any
 from ninja import Schema
 from pydantic import ConfigDict, Field
 
+from experiments.api.search_out import SearchOut
 from labsite.error_body import FieldFault
 
 # Which errors an endpoint may answer; 401, 404, 422 (a bad parameter) and 429 (too many requests) are everywhere.
@@ -94,6 +95,8 @@ class ExperimentOut(ExperimentItem):
     trials: list[TrialOut]
     spec: dict[str, Any] = Field(description="The document with every default filled in.")
     document: dict[str, Any] = Field(description="The document as it was sent.")
+    outcome: str = Field(description="Why an experiment that plans its own next runs wanted no more.")
+    search: SearchOut | None = Field(description="What it has found, where it plans its own next runs; null else.")
 
 
 class PageOut(Schema):
@@ -132,7 +135,8 @@ class ValidationOut(Schema):
     valid: bool
     errors: list[FieldFault]
     trials: list[PlannedTrial]
-    runs: int = Field(description="How many runs the document stands for.")
+    runs: int = Field(description="How many runs there are to begin with.")
+    runs_at_most: int = Field(default=0, description="More than `runs` where the experiment plans its own next ones.")
     warnings: list[WarningOut] = []
     estimate: EstimateOut | None = Field(default=None, description="Null where no past run resembles these.")
 

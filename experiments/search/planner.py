@@ -13,6 +13,7 @@ from experiments.search.front import FrontCourse
 from experiments.search.load import LoadCourse, most_levels
 from experiments.search.seen import Asked, Course, Settings, Step
 from experiments.search.tight import TightCourse
+from runners.matrix import Plan
 from runners.spec import (
     ExperimentSpec,
     LoadSearch,
@@ -92,6 +93,19 @@ def most_runs(spec: ExperimentSpec, cells: int) -> int:
     """How many runs there may be where every run tells something; never more than the budget allows."""
     per_cell = spec.most_repeats if spec.search is None else _most_of_search(spec.search)
     return min(spec.budget.max_runs, cells * per_cell)
+
+
+def most_runs_of(plan: Plan) -> int:
+    """Of a checked document."""
+    return most_runs(plan.spec, len(plan.searched) or len(plan.cells))
+
+
+def first_runs(plan: Plan) -> int:
+    """How many runs a checked document begins with."""
+    if plan.spec.search is None:
+        return len(plan.runs)
+    step = plan_searches(plan.spec, Asked(plan.searched, (), plan.spec.seed)).step
+    return min(plan.spec.budget.max_runs, sum(one.runs for one in step.wanted))
 
 
 def _most_of_search(search: SearchSpec) -> int:

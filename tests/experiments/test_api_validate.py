@@ -33,10 +33,11 @@ def test_a_good_document_is_answered_with_its_plan(caller: Caller) -> None:
         "valid": True,
         "errors": [],
         "trials": [
-            {"index": 0, "settings": {"engine.weights": "bf16"}},
-            {"index": 1, "settings": {"engine.weights": "int8"}},
+            {"index": 0, "settings": {"engine.weights": "bf16"}, "label": ""},
+            {"index": 1, "settings": {"engine.weights": "int8"}, "label": ""},
         ],
         "runs": 6,
+        "runs_at_most": 6,
         "estimate": None,
     }
     assert not Experiment.objects.exists()
@@ -74,3 +75,15 @@ def test_past_runs_of_the_project_give_an_estimate(finished: Experiment) -> None
     assert 0 < estimate["low"] <= estimate["seconds"] <= estimate["high"]
     assert estimate["basis"].startswith("8 past runs of smollm2-135m-instruct on modelled nodes")
     assert member(team(), Role.VIEWER).post(PATH, finished.document).json()["estimate"] is None
+
+
+def test_what_plans_its_own_runs_says_how_many_there_may_be(caller: Caller) -> None:
+    until = {"until": {"metric": "output_throughput", "interval": 0.03, "max": 12}}
+    body = caller.post(PATH, document(matrix={"engine.weights": ["bf16", "int8"]}, repeats=until)).json()
+    assert (body["errors"], body["runs"], body["runs_at_most"]) == ([], 10, 24)
+    load = {"maximize": "workload.arrival.max_concurrency", "low": 1, "high": 8}
+    searching = document(matrix={"engine.weights": ["bf16", "int8"]}, search=load, slo={"ttft_s": 1.0})
+    del searching["repeats"]
+    body = caller.post(PATH, searching).json()
+    assert (body["errors"], body["runs"], len(body["trials"])) == ([], 2, 2)
+    assert 10 < body["runs_at_most"] < 40
