@@ -56,6 +56,7 @@ def results_of(entries: Iterable[TrialWithRuns]) -> list[TrialResult]:
             entry.trial.experiment_id,
             entry.trial.settings,
             tuple(_run_result(one, told, noise) for one in entry.runs if one.run.state in RUN_ENDED),
+            entry.trial.label,
         )
         for entry in found
     ]

@@ -114,6 +114,7 @@ class TrialResult:
     experiment_id: int
     settings: Mapping[str, Any]
     runs: tuple[RunResult, ...] = field(default=())
+    label: str = ""
 
     @property
     def modelled(self) -> bool:
@@ -187,6 +188,7 @@ def _trial_json(trial: TrialResult, is_baseline: bool, metrics: Sequence[str]) -
         "id": trial.id,
         "experiment_id": trial.experiment_id,
         "settings": dict(trial.settings),
+        "label": trial.label,
         "baseline": is_baseline,
         "modelled": trial.modelled,
         "imported": trial.imported,

@@ -88,8 +88,9 @@ def _label(members: Sequence[Trial], many: bool) -> str:
     settings = first["settings"]
     if len(members) > 1:
         settings = {path: value for path, value in settings.items() if not path.startswith(LOAD)}
+    told = str(first.get("label") or "") if len(members) == 1 else ""
     name = f" · {first['experiment_name'][:40]}" if many and first.get("experiment_name") else ""
-    return plain(settings_label(settings) + name) + (" (modelled)" if first["modelled"] else "")
+    return plain((told or settings_label(settings)) + name) + (" (modelled)" if first["modelled"] else "")
 
 
 def _has(trial: Trial, x: str, y: str) -> bool:

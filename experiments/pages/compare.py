@@ -110,7 +110,7 @@ def _name_trials(trials: Sequence[dict[str, Any]], entries: Sequence[TrialWithRu
     names = {entry.trial.pk: entry.trial.experiment.name for entry in entries}
     for trial in trials:
         trial["experiment_name"] = names[trial["id"]]
-        trial["label"] = settings_label(trial["settings"]) + (f" · {names[trial['id']][:40]}" if many else "")
+        trial["label"] = (trial["label"] or settings_label(trial["settings"])) + (f" · {names[trial['id']][:40]}" if many else "")
 
 
 def _metrics_found(request: HttpRequest, trials: Sequence[TrialResult]) -> list[str]:
