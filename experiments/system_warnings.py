@@ -18,7 +18,7 @@ Holds = Callable[[ExperimentSpec], bool]
 
 def find_system_warnings(plan: Plan) -> list[Warning]:
     cells = [cell.spec for cell in plan.cells]
-    return [*_about_prefixes(cells), *_about_drafts(cells), *_about_placement(cells)]
+    return [*_about_prefixes(cells), *_about_classes(cells), *_about_drafts(cells), *_about_placement(cells)]
 
 
 def _about_prefixes(cells: Sequence[ExperimentSpec]) -> Iterator[Warning]:
@@ -28,12 +28,22 @@ def _about_prefixes(cells: Sequence[ExperimentSpec]) -> Iterator[Warning]:
     if (where := uncached(lambda spec: spec.workload.shared_prefix is not None)) is not None:
         message = f"prompts share prefixes, but engine.prefix_cache is false{where}: each is computed in full"
         yield Warning("workload.shared_prefix", message)
+    if (where := uncached(lambda spec: spec.workload.has_sessions)) is not None:
+        message = f"each turn holds all before it, but engine.prefix_cache is false{where}: it is computed in full"
+        yield Warning("workload.kind", message)
     if (where := uncached(lambda spec: spec.engine.prefix_tiers != PrefixTiers())) is not None:
         message = f"tiers keep what the prefix cache drops, but engine.prefix_cache is false{where}: they stay empty"
         yield Warning("engine.prefix_tiers", message)
     if (where := uncached(lambda spec: spec.placement.router.policy == "kv_aware")) is not None:
         message = f"kv_aware looks for cached prefixes, but engine.prefix_cache is false{where}"
         yield Warning("placement.router.policy", message)
+
+
+def _about_classes(cells: Sequence[ExperimentSpec]) -> Iterator[Warning]:
+    ranked = [spec for spec in cells if len({one.priority for one in spec.workload.classes}) > 1]
+    if ranked and all(spec.engine.scheduler.policy == "fcfs" for spec in ranked):
+        message = "classes differ in priority, but no trial heeds it: engine.scheduler.policy is fcfs"
+        yield Warning("workload.classes", message)
 
 
 def _about_drafts(cells: Sequence[ExperimentSpec]) -> Iterator[Warning]:

@@ -108,21 +108,17 @@ def _about_load(plan: Plan) -> Iterator[Warning]:
         fewest = min(spec.workload.num_requests or 0 for spec in few)
         message = f"{fewest} requests are below {least}: such a run is invalid (too_few_requests)"
         yield Warning("workload.num_requests", message)
-    narrow = [spec for spec in cells if _users(spec) > spec.engine.max_num_seqs]
+    narrow = [spec for spec in cells if spec.workload.most_users > spec.engine.max_num_seqs]
     if narrow:
-        seqs, users = narrow[0].engine.max_num_seqs, _users(narrow[0])
+        seqs, users = narrow[0].engine.max_num_seqs, narrow[0].workload.most_users
         message = f"max_num_seqs {seqs} is below {users} users at once{_in(narrow, cells)}: requests wait for a place"
         yield Warning("engine.max_num_seqs", message)
-    short = [spec for spec in cells if _users(spec) * 2 > (spec.workload.num_requests or _users(spec) * 2)]
+    loads = [(spec, 2 * spec.workload.most_users) for spec in cells]
+    short = [spec for spec, least in loads if least > (spec.workload.num_requests or least)]
     if short:
-        users, requests = _users(short[0]), short[0].workload.num_requests
+        users, requests = short[0].workload.most_users, short[0].workload.num_requests
         message = f"{requests} requests for {users} users at once{_in(short, cells)}: the run may reach no steady state"
         yield Warning("workload.num_requests", message)
-
-
-def _users(spec: ExperimentSpec) -> int:
-    arrival = spec.workload.arrival
-    return arrival.max_concurrency if arrival.kind == "closed" else 0
 
 
 def _in(some: Sequence[ExperimentSpec], cells: Sequence[ExperimentSpec]) -> str:

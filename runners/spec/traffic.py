@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -62,6 +63,18 @@ class ThinkingSpec(Document):
     factor: Factor | Annotated[UniformFactor | LognormalFactor, Field(discriminator="dist")] = 5.0
     effort: float = Field(default=1.0, ge=0, le=20)
     in_history: bool = False
+
+    @property
+    def mean(self) -> float:
+        """Thinking tokens per token of the answer, about."""
+        match self.factor:
+            case UniformFactor():
+                factor = (self.factor.min_factor + self.factor.max_factor) / 2
+            case LognormalFactor():
+                factor = min(self.factor.median_factor * math.exp(self.factor.sigma**2 / 2), self.factor.max_factor)
+            case _:
+                factor = self.factor
+        return factor * self.effort
 
     @property
     def most(self) -> float:
