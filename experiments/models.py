@@ -17,6 +17,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVector
 from django.db import models
 
+from hardware.models import NodeKind
 from labsite.accounts.models import Project, User
 
 
@@ -60,7 +61,8 @@ class Experiment(models.Model):
 
     A paused experiment keeps what runs and starts nothing; `paused_s` are the seconds of its past pauses, which its
     budget of time does not count. Of queued runs those of a higher `priority` go first. A deleted experiment
-    (`deleted_at`) is unseen but for restoring it, and gone for good after 30 days.
+    (`deleted_at`) is unseen but for restoring it, and gone for good after 30 days. `imported` says of which tool and
+    file its results are, where they were not made here; null else. Such an experiment is DONE from the first.
     """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="experiments")
@@ -77,6 +79,7 @@ class Experiment(models.Model):
     paused_at = models.DateTimeField(null=True, blank=True)
     paused_s = models.FloatField(default=0.0)
     cloned_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="clones")
+    imported = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
@@ -133,7 +136,8 @@ class Trial(models.Model):
 class Run(models.Model):
     """One repeat of a trial. `spec` is the frozen RunSpec; `summary`, `distributions`, `valid` and `reasons` are
     computed from the records when all of the final attempt's events are stored (runners.metrics, .distributions);
-    `prediction` is what the cost model says of a measured run (experiments.services.predicting), null until then."""
+    `prediction` is what the cost model says of a measured run (experiments.services.predicting), null until then.
+    `imported` is what an imported run's file said of it (experiments.services.importing.ImportedRun), null else."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="runs")
@@ -150,6 +154,7 @@ class Run(models.Model):
     summary = models.JSONField(null=True)
     distributions = models.JSONField(null=True)
     prediction = models.JSONField(null=True)
+    imported = models.JSONField(null=True)
     valid = models.BooleanField(null=True)
     reasons = models.JSONField(default=list)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -182,7 +187,8 @@ class Run(models.Model):
 
 
 class Attempt(models.Model):
-    """One try of a run on one node. The recorder moves `stored_seq` in the transaction that stores events.
+    """One try of a run on one node; one that was imported had its node elsewhere, and has none here. The recorder moves
+    `stored_seq` in the transaction that stores events.
 
     `chip` is the chip record's version at the claim; `report` the node's last word; `events` its own
     number, which is the count of all. An event that could not be read is counted, and kept as a log line.
@@ -190,7 +196,7 @@ class Attempt(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
-    node = models.ForeignKey("hardware.Node", on_delete=models.PROTECT, related_name="attempts")
+    node = models.ForeignKey("hardware.Node", null=True, on_delete=models.PROTECT, related_name="attempts")
     chip = models.ForeignKey("hardware.Chip", null=True, on_delete=models.PROTECT, related_name="+")
     state = models.CharField(max_length=10, choices=AttemptState.choices, default=AttemptState.ASSIGNED)
     phase = models.CharField(max_length=20, blank=True)
@@ -230,6 +236,11 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"attempt {self.number} of run {self.run_id}"
+
+    @property
+    def is_modelled(self) -> bool:
+        """On a modelled node; an imported one says it by its report."""
+        return self.node.kind == NodeKind.MODELLED if self.node else bool((self.report or {}).get("modelled"))
 
 
 class NoiseHistory(models.Model):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal, TypeVar
 
 from experiments.analysis.bottleneck import gather, judge
+from experiments.imported import knows_the_runtime, only_known
 from experiments.models import (
     Attempt,
     AttemptState,
@@ -40,14 +41,17 @@ def store_results(run: Run) -> None:
     steps = load_records(StepRecord, events.Step, attempt)
     report, spec = report_of(attempt), RunSpec.model_validate(run.spec)
     found = summarize(requests, steps, report, spec, attempt=attempt.number)
-    summary = found.as_json()
-    if report.outcome != "cancelled":
+    summary, latencies = found.as_json(), found.latencies
+    if run.imported is not None:
+        summary = only_known(summary, run.imported)
+        latencies = {name: values for name, values in latencies.items() if name not in run.imported["unmeasured"]}
+    if report.outcome != "cancelled" and knows_the_runtime(run.imported):
         summary["bottleneck"] = judge(gather(requests, steps, report, spec, attempt=attempt.number)).as_json()
     summary["reasons"] += [reason.as_json() for reason in evidence_gaps(attempt)]
     summary["valid"] = not summary["reasons"]
     Run.objects.filter(id=run.id).update(
         summary=summary,
-        distributions=distributions(found.latencies),
+        distributions=distributions(latencies),
         valid=summary["valid"],
         reasons=[reason["code"] for reason in summary["reasons"]],
     )

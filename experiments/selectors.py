@@ -26,7 +26,6 @@ from experiments.models import (
     StepRecord,
     Trial,
 )
-from hardware.models import NodeKind
 from labsite.accounts.models import Project, User
 from labsite.accounts.permissions import projects_of
 from runners.display import model_label
@@ -48,7 +47,8 @@ class RunOnNode:
 
     @property
     def node(self) -> str | None:
-        return self.attempt.node.slug if self.attempt else None
+        """Its slug; None before it is placed, and of an imported run."""
+        return self.attempt.node.slug if self.attempt and self.attempt.node else None
 
     @property
     def phase(self) -> str:
@@ -56,7 +56,14 @@ class RunOnNode:
 
     @property
     def modelled(self) -> bool | None:
-        return self.attempt.node.kind == NodeKind.MODELLED if self.attempt else None
+        """Of an imported run: whether it was where it comes from."""
+        if self.run.imported is not None:
+            return bool(self.run.imported.get("modelled"))
+        return self.attempt.is_modelled if self.attempt else None
+
+    @property
+    def imported(self) -> bool:
+        return self.run.imported is not None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from experiments.api import (
     compare,
     experiments,
     exports,
+    imports,
     ladder,
     models,
     node,
@@ -63,6 +64,7 @@ api.add_router("", compare.router)
 api.add_router("", check.router)
 api.add_router("", ladder.router)
 api.add_router("", exports.router)
+api.add_router("", imports.router)
 api.add_router("", webhooks.router)
 api.add_router("", catalog.router)
 api.add_router("", chips.router)

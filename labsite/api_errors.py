@@ -19,6 +19,7 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
 from experiments.errors import BadParameter, ExperimentError, IdempotencyConflict
+from experiments.importing.upload import TooLarge
 from experiments.selectors import ProjectUnclear
 from hardware.errors import HardwareError
 from labsite.accounts.permissions import AccessDenied, NotAMember
@@ -78,6 +79,8 @@ def answer_for(error: Exception) -> JsonResponse:
             return error_response(409, str(error), one_error("Idempotency-Key", str(error)))
         case BadParameter() | TokenRefused():
             return error_response(422, str(error), one_error(error.field, error.message, error.allowed))
+        case TooLarge():
+            return error_response(413, str(error), one_error("file", str(error)))
         case ExperimentError():
             return error_response(409, str(error))
         case HardwareError():

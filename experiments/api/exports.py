@@ -12,6 +12,7 @@ from experiments import selectors
 from experiments.api.auth import person
 from experiments.api.schemas import READ_ERRORS
 from experiments.exports.build import Export, ExportKind, RecordKind, export_experiment, export_run
+from experiments.exports.bundle import check_ended, stream_bundle
 from experiments.exports.formats import CONTENT_TYPES, Format
 from experiments.exports.stream import stream_table
 from labsite.accounts.audit import record
@@ -28,6 +29,9 @@ DOWNLOAD: dict[str, Any] = {
             "content": {kind.partition(";")[0]: {"schema": BINARY} for kind in CONTENT_TYPES.values()},
         }
     }
+}
+BUNDLE: dict[str, Any] = {
+    "responses": {200: {"description": "The bundle", "content": {"application/zip": {"schema": BINARY}}}}
 }
 DESCRIPTION = """Each row says whose it is (`run_id`, `attempt`) and whether it is `modelled`. In CSV a list is JSON in
 one cell, and text that a spreadsheet would run as a formula begins with an apostrophe. A Parquet file names the
@@ -74,6 +78,24 @@ def download_experiment(
     export = export_experiment(experiment, kind)
     record(user, "experiment.export", experiment, kind=kind, format=form)
     return download(export, form)
+
+
+@router.get(
+    "/experiments/{int:experiment_id}/bundle.zip",
+    response={EXPORT_ERRORS: ErrorBody},
+    openapi_extra=BUNDLE,
+    summary="Download an ended experiment whole, for another lab to import",
+    description="Document, specs, records, figures and what each run ran on, with hashes; `POST /imports` takes it.",
+)
+def download_bundle(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
+    user = person(request)
+    experiment = selectors.get_experiment(user, experiment_id)
+    check_ended(experiment)
+    record(user, "experiment.export", experiment, kind="bundle", format="zip")
+    response = StreamingHttpResponse(stream_bundle(experiment), content_type="application/zip")
+    response["Content-Disposition"] = f'attachment; filename="experiment-{experiment.pk}-bundle.zip"'
+    response["Cache-Control"] = "private, no-store"
+    return response
 
 
 def download(export: Export, form: Format) -> StreamingHttpResponse:

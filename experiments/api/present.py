@@ -67,6 +67,7 @@ def _experiment_fields(experiment: Experiment, counts: dict[str, int]) -> dict[s
         "url": f"{settings.LAB_URL}/experiments/{experiment.id}/",
         "priority": experiment.priority,
         "cloned_from": experiment.cloned_from_id,
+        "imported": experiment.imported,
         "deleted_at": experiment.deleted_at,
         "counts": counts,
     }
@@ -130,6 +131,7 @@ def _run_fields(entry: RunOnNode) -> dict[str, Any]:
         "reason": run.reason,
         "node": entry.node,
         "modelled": entry.modelled,
+        "imported": entry.imported,
         "attempts_made": run.attempts_made,
     }
 
@@ -137,7 +139,7 @@ def _run_fields(entry: RunOnNode) -> dict[str, Any]:
 def attempt_out(attempt: Attempt) -> AttemptOut:
     return AttemptOut(
         number=attempt.number,
-        node=attempt.node.slug,
+        node=attempt.node.slug if attempt.node else None,
         chip=attempt.chip.chip_id if attempt.chip else None,
         state=attempt.state,
         phase=attempt.phase,

@@ -18,7 +18,6 @@ from experiments.exports.runs import run_columns, run_pieces
 from experiments.exports.table import Table
 from experiments.models import RUN_ENDED, Attempt, Experiment, Run
 from experiments.provenance import code_revision
-from hardware.models import NodeKind
 
 RecordKind = Literal["requests", "samples", "steps", "log"]
 ExportKind = Literal["requests", "samples", "steps", "log", "runs"]
@@ -53,7 +52,7 @@ def export_run(run: Run, kind: RecordKind, number: int | None = None) -> Export:
         raise NoFinalAttempt(run.pk, [attempt.number for attempt in attempts])
     words = {"run_id": str(run.pk), "trial_settings": str(run.trial.settings), "state": run.state}
     if chosen:
-        words |= {"attempt": str(chosen[0].number), "node": chosen[0].node.slug}
+        words |= {"attempt": str(chosen[0].number), "node": chosen[0].node.slug if chosen[0].node else "imported"}
     stem = f"run-{run.pk}" + (f"-attempt-{number}" if number else "")
     return Export(f"{stem}-{kind}", _records(kind, run.experiment, chosen, words), len(chosen))
 
@@ -74,7 +73,7 @@ def export_experiment(experiment: Experiment, kind: ExportKind) -> Export:
 
 
 def _records(kind: RecordKind, experiment: Experiment, attempts: list[Attempt], words: dict[str, str]) -> Table:
-    sources = [Source(one.run_id, one.number, one.node.kind == NodeKind.MODELLED) for one in attempts]
+    sources = [Source(one.run_id, one.number, one.is_modelled) for one in attempts]
     kinds = {"modelled" if source.modelled else "measured" for source in sources}
     words = {"figures": " and ".join(sorted(kinds)), **words}
     return Table(kind, record_columns(kind), record_pieces(kind, sources), _words(experiment, words))

@@ -50,7 +50,7 @@ def record_pieces(kind: str, sources: Sequence[Source]) -> Iterator[list[Row]]:
     table = RECORDS[kind][0]
     names = [column.name for column in columns_of(RECORDS[kind][1])]
     for source in sources:
-        for found in _stored_pieces(table, source):
+        for found in stored_pieces(table, source):
             yield [_row(source, seq, data, names) for seq, data in found]
 
 
@@ -59,7 +59,8 @@ def _row(source: Source, seq: int, data: dict[str, Any], names: Sequence[str]) -
     return whose | {name: data.get(name) for name in names}
 
 
-def _stored_pieces(table: type[Record], source: Source) -> Iterator[list[tuple[int, dict[str, Any]]]]:
+def stored_pieces(table: type[Record], source: Source) -> Iterator[list[tuple[int, dict[str, Any]]]]:
+    """(number, record) of each, in their order, in pieces of bounded size."""
     rows = table._default_manager.filter(run_id=source.run_id, attempt=source.attempt).order_by("seq")
     after = 0
     while (last := _end_of_piece(table, source, after)) is not None:

@@ -23,6 +23,7 @@ class TrialDistribution:
     hue: int
     modelled: bool
     pooled: Pooled
+    imported: bool = False
 
 
 def curve_figure(trials: Sequence[TrialDistribution], metric: str, unit: str) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def _scale(trials: Sequence[TrialDistribution], unit: str) -> Scale:
 
 
 def _label(trial: TrialDistribution) -> str:
-    return plain(trial.label) + (" (modelled)" if trial.modelled else "")
+    return plain(trial.label) + (" (modelled)" if trial.modelled else "") + (" (imported)" if trial.imported else "")
 
 
 def _hue(trial: TrialDistribution) -> str:

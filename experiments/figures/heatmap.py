@@ -53,7 +53,7 @@ def heat_figure(
             return f"{low} – {high}<br>modelled,<br>speculative"
         if found is None:
             return _why_empty(trial)
-        kind = ", modelled" if trial["modelled"] else ""
+        kind = "".join(f", {kind}" for kind in ("modelled", "imported") if trial.get(kind))
         return f"{shown(found['median'], unit, scale)}<br>n = {found['n']}{kind}"
 
     trace = go.Heatmap(

@@ -74,7 +74,7 @@ def curves_of(trials: Iterable[Trial]) -> list[Curve]:
     found: dict[str, list[Trial]] = {}
     for trial in trials:
         settings = {path: value for path, value in trial["settings"].items() if not path.startswith(LOAD)}
-        key = [trial.get("experiment_id"), trial["modelled"], settings]
+        key = [trial.get("experiment_id"), trial["modelled"], trial.get("imported"), settings]
         found.setdefault(json.dumps(key, sort_keys=True), []).append(trial)
     many = len({trial.get("experiment_id") for members in found.values() for trial in members}) > 1
     return [
@@ -90,7 +90,13 @@ def _label(members: Sequence[Trial], many: bool) -> str:
         settings = {path: value for path, value in settings.items() if not path.startswith(LOAD)}
     told = str(first.get("label") or "") if len(members) == 1 else ""
     name = f" · {first['experiment_name'][:40]}" if many and first.get("experiment_name") else ""
-    return plain((told or settings_label(settings)) + name) + (" (modelled)" if first["modelled"] else "")
+    return plain((told or settings_label(settings)) + name) + kind_told(first)
+
+
+def kind_told(trial: Trial) -> str:
+    """What is no measurement of this lab says so after its name."""
+    kinds = [kind for kind in ("modelled", "imported") if trial.get(kind)]
+    return f" ({', '.join(kinds)})" if kinds else ""
 
 
 def _has(trial: Trial, x: str, y: str) -> bool:
@@ -105,12 +111,12 @@ def _fronts(
             x=[points[i]["metrics"][x]["median"] * scales[x].factor for i in part],
             y=[points[i]["metrics"][y]["median"] * scales[y].factor for i in part],
             mode="lines",
-            line={"color": "#8b8f98", "width": 1, "dash": "dash" if modelled else "dot"},
-            name="Pareto front (modelled)" if modelled else "Pareto front",
+            line={"color": "#8b8f98", "width": 1, "dash": "dash" if "modelled" in kind else "dot"},
+            name=f"Pareto front{kind}",
             hoverinfo="skip",
         )
-        for modelled in (False, True)
-        if len(part := [i for i in front if i in points and points[i]["modelled"] is modelled]) > 1
+        for kind in sorted({kind_told(trial) for trial in points.values()})
+        if len(part := [i for i in front if i in points and kind_told(points[i]) == kind]) > 1
     ]
 
 
@@ -119,7 +125,7 @@ def _points(curve: Curve, trials: Sequence[Trial], x: str, y: str, scales: Mappi
         return [trial["metrics"][axis]["median"] * scales[axis].factor for trial in trials]
 
     def about(trial: Trial) -> str:
-        return plain(settings_label(trial["settings"])) + (" (modelled)" if curve.modelled else "")
+        return plain(settings_label(trial["settings"])) + kind_told(trial)
 
     return go.Scatter(
         x=values(x),

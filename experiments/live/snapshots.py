@@ -69,7 +69,7 @@ def run_snapshot(run_id: int) -> RunSnapshot:
         phase=attempt.phase if attempt else "",
         phase_detail=attempt.phase_detail if attempt else "",
         attempt=attempt.number if attempt else 0,
-        node=attempt.node.slug if attempt else None,
+        node=attempt.node.slug if attempt and attempt.node else None,
         valid=run.valid,
         reasons=tuple(run.reasons),
         stored_seq=attempt.stored_seq if attempt else 0,

@@ -151,7 +151,7 @@ def _distributions(request: HttpRequest, trials: Sequence[TrialResult], comparis
     valid = {trial.id: [run.id for run in trial.valid_runs()] for trial in trials if trial.id in ids}
     stored = distributions_of([run_id for runs in valid.values() for run_id in runs])
     drawn = [
-        TrialDistribution(trial["label"], hue, trial["modelled"], pooled)
+        TrialDistribution(trial["label"], hue, trial["modelled"], pooled, trial.get("imported", False))
         for hue, trial in enumerate(first)
         if (pooled := pool([stored.get(run_id) for run_id in valid[trial["id"]]], latency))
     ]

@@ -19,6 +19,7 @@ from experiments.figures.phases import phase_figure
 from experiments.figures.run import live_figures, timeline_figure
 from experiments.figures.steps import steps_figure
 from experiments.figures.ttft import ttft_bar, ttft_figure
+from experiments.imported import imported_figures
 from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
 from experiments.predictions import awaits_prediction, prediction_of
@@ -167,8 +168,10 @@ def _results(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[st
             for name in SYSTEM_FIGURES
             if stored.get(name) and stored[name]["value"] is not None
         ],
+        **imported_figures(run),
         "prediction": prediction_of(run),
-        "awaits_prediction": awaits_prediction(run, modelled=attempt is None or attempt.is_modelled),
+        "awaits_prediction": run.imported is None
+        and awaits_prediction(run, modelled=attempt is None or attempt.is_modelled),
         "thresholds": THRESHOLDS,
         "percentile_keys": PERCENTILE_KEYS,
         "lead": [{"name": name, **metrics[name]} for name in LEAD if name in metrics],

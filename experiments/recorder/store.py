@@ -60,7 +60,7 @@ def _store(cursor: Cursor, events: Sequence[NumberedEvent]) -> bool:
         ).exclude(state=AttemptState.LOST)
         if not at_cursor.update(**_attempt_changes(events)):
             return False
-        _copy(cursor, events)
+        copy_records(cursor.run_id, cursor.number, events)
     return True
 
 
@@ -89,13 +89,14 @@ def _phase_changes(statuses: Sequence[Status]) -> dict[str, Any]:
     }
 
 
-def _copy(cursor: Cursor, events: Iterable[NumberedEvent]) -> None:
+def copy_records(run_id: int, attempt: int, events: Iterable[NumberedEvent]) -> None:
+    """Writes events to their tables; the attempt's own row is the caller's to keep in step, in one transaction."""
     rows: dict[str, list[tuple[Any, ...]]] = {}
     for numbered in events:
         event = numbered.event
         _, columns = TABLES[event.kind]
         own = (getattr(event, column) for column in columns)
-        rows.setdefault(event.kind, []).append((cursor.run_id, cursor.number, numbered.seq, as_json(event), *own))
+        rows.setdefault(event.kind, []).append((run_id, attempt, numbered.seq, as_json(event), *own))
     # COPY goes past Django's cursor, so its errors are turned into Django's here.
     with connection.wrap_database_errors, connection.cursor() as database:
         for kind, lines in rows.items():
@@ -115,7 +116,7 @@ def _storable(cursor: Cursor, numbered: NumberedEvent) -> NumberedEvent:
     """The event itself where PostgreSQL takes it, else an error line in its place."""
     try:
         with transaction.atomic():
-            _copy(cursor, [numbered])
+            copy_records(cursor.run_id, cursor.number, [numbered])
             transaction.set_rollback(True)
     except DataError as error:
         return unreadable(numbered.seq, str(error).splitlines()[0], as_json(numbered.event))

@@ -135,6 +135,7 @@ def _apply(run: Run, attempt: Attempt, verdict: Verdict) -> None:
         ended_at=now if ended else None,
         final_attempt=attempt if ended else None,
     )
+    assert attempt.node_id is not None  # a live attempt has a node
     mark_idle(attempt.node_id)
     if verdict.run == RunState.FAILED:
         tell_run(run.pk, "run.failed")

@@ -54,6 +54,7 @@ def send_attempts(attempt_ids: Iterable[int]) -> None:
     """Sends the message of each attempt that is still unclaimed; stops at the first that the broker does not take."""
     waiting = Attempt.objects.filter(pk__in=attempt_ids, state="assigned").select_related("node")
     for attempt in waiting:
+        assert attempt.node is not None  # one that waits was given to a node; only imported ones have none
         try:
             send_attempt(attempt.node.slug, attempt.run_id, attempt.number)
         except BrokerDown as error:

@@ -108,6 +108,7 @@ def request_of(run: Run) -> dict[str, Any]:
     num_blocks = _engine(attempt).get("num_blocks")
     if not num_blocks:
         raise ValueError("facts.engine.num_blocks: its engine did not say how many KV blocks it had")
+    assert attempt.node is not None  # due_runs: of measured nodes alone
     earlier = earlier_runs(run)
     intakes = [intake for one in earlier if (intake := _intake(one))]
     return {

@@ -110,7 +110,8 @@ def _lose_silent_nodes(now: dt.datetime, watching_since: dt.datetime) -> None:
     )
 
 
-def _why_gone(node: Node) -> str:
+def _why_gone(node: Node | None) -> str:
+    assert node is not None  # a live attempt has one
     return f"node {node.slug} is {node.state}" + (f": {node.fault}" if node.fault else "")
 
 

@@ -51,7 +51,7 @@ def tell_run(run_id: int, event: Literal["run.failed", "run.invalid"]) -> None:
         "invalid_reasons": run.reasons,
         "settings": run.trial.settings,
         "repeat": run.repeat,
-        "node": attempt.node.slug if attempt else None,
+        "node": attempt.node.slug if attempt and attempt.node else None,
         "attempts": run.attempts_made,
         "url": f"{settings.LAB_URL}/runs/{run.pk}/",
     }

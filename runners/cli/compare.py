@@ -138,6 +138,7 @@ def _interval_text(difference: Json, unit: str) -> str:
 def _verdict(difference: Json) -> str:
     """What the lab calls it; a comparison of measured with modelled figures says so."""
     mixed = " (measured against modelled)" if difference["mixes_modelled"] else ""
+    mixed += " (imported against not)" if difference.get("mixes_imported") else ""
     if difference["is_difference"]:
         return f"a difference{mixed}"
     if difference["method"] == "uncalibrated":

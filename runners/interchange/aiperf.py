@@ -1,8 +1,8 @@
 """What AIPerf exports: `profile_export.jsonl`, one request a line, and `profile_export_aiperf.json`, the figures.
 
 Field names are those of AIPerf 0.13 (schema 1.4). Its `inter_token_latency` is this lab's TPOT, its
-`inter_chunk_latency` the ICL; a record lists its chunk gaps. Times are Unix nanoseconds, kept as whole numbers until the
-first request's is taken off, since a float would lose the last digits.
+`inter_chunk_latency` the ICL; a record lists its chunk gaps. Times are Unix nanoseconds, whole numbers until
+the first request's is taken off, since a float would lose the last digits.
 """
 
 from __future__ import annotations

@@ -27,6 +27,11 @@ class Difference:
         return self.ours / self.theirs - 1 if self.theirs else None
 
     @property
+    def told(self) -> str:
+        """`relative` in words, with three digits."""
+        return "–" if self.relative is None else f"{100 * self.relative:+.3g}\u00a0%"
+
+    @property
     def same(self) -> bool:
         relative = self.relative
         return self.ours == self.theirs if relative is None else abs(relative) <= NEGLIGIBLE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class BadFile(Exception):
-    """A file that can't be taken as it is. `where` is the place in it (a line, or a path such as `ttfts[12]`), `allowed`
-    what would do there. Sending the same file again gives the same answer."""
+    """A file that can't be taken as it is. `where` is the place in it (a line, or a path such as `ttfts[12]`),
+    `allowed` what would do there. Sending the same file again gives the same answer."""
 
     retry = False
 

@@ -19,6 +19,7 @@ from runners.interchange.errors import BadFile
 PIECE_BYTES = 1 << 18
 MAX_PART_BYTES = 32 << 20
 """Of one part that is parsed: a request with all its token times is smaller."""
+MAX_SCALAR_BYTES = 1 << 16
 MAX_DEPTH = 60
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -212,7 +213,7 @@ class _Scanner:
             if not self._fill(keep):
                 self._at = found.end()
                 return
-            if len(self._buffer) - self._at > PIECE_BYTES * 2:
+            if found.end() - self._at > MAX_SCALAR_BYTES:
                 raise BadFile(where, "this is no JSON value")
 
     def _need(self, where: str, keep: bool) -> None:

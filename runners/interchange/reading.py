@@ -53,7 +53,7 @@ def _object(path: Path, file: JsonFile) -> ForeignFile:
     if is_aiperf_summary(members):
         return read_aiperf_summary(file, members)
     whole = file.value(root) if path.stat().st_size <= PLAIN else None
-    if is_llm_d(whole):
+    if isinstance(whole, dict) and is_llm_d(whole):
         return read_llm_d(whole)
     if is_inferencex(whole):
         return read_inferencex(lambda: iter([("", whole)]))

@@ -7,7 +7,6 @@ The field names are those of vLLM 0.19, vllm/benchmarks/serve.py. vLLM keeps no 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,17 +65,16 @@ def _run(file: JsonFile, members: dict[str, Part]) -> ForeignRun:
 
 
 def _load(said: Fields, completed: int, sent: int) -> Load:
-    rate = said.raw("request_rate")
-    users = said.count("max_concurrency")
-    per = max(completed, 1)
-    inputs, outputs = said.number("total_input_tokens"), said.number("total_output_tokens")
-    means = {
-        "input_tokens": None if inputs is None else inputs / per,
-        "output_tokens": None if outputs is None else outputs / per,
-    }
+    rate, users = said.raw("request_rate"), said.count("max_concurrency")
+    inputs, outputs = (_mean(said.number(name), completed) for name in ("total_input_tokens", "total_output_tokens"))
     if rate is None or rate == "inf":
-        return Load(sent, max_concurrency=users or max(sent, 1), **means)
-    return Load(sent, users, number_of(rate, "request_rate"), said.number("burstiness") or 1.0, **means)
+        return Load(sent, max_concurrency=users or max(sent, 1), input_tokens=inputs, output_tokens=outputs)
+    per_s, burstiness = number_of(rate, "request_rate"), said.number("burstiness") or 1.0
+    return Load(sent, users, per_s, burstiness, inputs, outputs)
+
+
+def _mean(total: float | None, count: int) -> float | None:
+    return total / count if total is not None and count else None
 
 
 def _settings(said: Fields) -> dict[str, Scalar]:
@@ -171,8 +169,3 @@ def spread(tokens: int, events: int) -> list[int]:
     if events == 0:
         return []
     return [1] * (events - 1) + [max(tokens - events + 1, 1)]
-
-
-def rate_text(rate: float | None) -> float | str:
-    """As vLLM writes it: `inf` where nothing held requests back."""
-    return "inf" if rate is None or math.isinf(rate) else rate

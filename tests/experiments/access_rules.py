@@ -76,6 +76,8 @@ MODEL = {
               "vocab_size": 259, "tied_embeddings": True, "max_model_len": 2048, "parameters": 100_000},
 }  # fmt: skip
 
+IMPORT = {"hw": "h100", "conc": 8, "tp": 8, "tput_per_gpu": 100.0, "median_tpot": 0.02}
+
 EXPERIMENT = "experiments/<int:experiment_id>"
 RUN = "runs/<int:run_id>"
 
@@ -92,6 +94,9 @@ API: dict[str, dict[str, Rule]] = {
     f"{EXPERIMENT}/resume": {"POST": Rule(CONTROL)},
     f"{EXPERIMENT}/clone": {"POST": change(SUBMIT, {})},
     f"{EXPERIMENT}/export/<kind>.<form>": {"GET": change(MEMBER)},
+    # nor has its run ended, so that there is no bundle of it
+    f"{EXPERIMENT}/bundle.zip": {"GET": Rule(outcomes("in in gone refused refused refused refused refused refused"))},
+    "imports": {"POST": change(SUBMIT, IMPORT, "project=lab")},
     # whoever may read it is told that its run has no results yet
     f"{EXPERIMENT}/check": {"GET": Rule(outcomes("in in gone refused refused refused refused refused refused"))},
     # nor is it a ladder
