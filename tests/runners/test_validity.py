@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from test_metrics import make_report, make_request, make_spec
 
-from runners.spec import OpenArrival, SamplingSpec
+from runners.spec import FloorSpec, OpenArrival, QualitySpec, SamplingSpec
 from runners.validity import THRESHOLDS, find_reasons
 
 FULL = [make_request(i, sent_s=i * 0.6, finished_s=(i + 1) * 0.6) for i in range(34)]
@@ -108,3 +108,28 @@ def test_a_speculative_chip_anywhere_in_the_system_is_named():
     spec = make_spec(chip={}, chips={"a": {"speculative": False}, "b": {"speculative": True}})
     (reason,) = find_reasons(FULL, [], make_report(), spec)
     assert reason.code == "speculative_chip" and "the record of b stands in" in reason.message
+
+
+def quality_report(ratio: float, **more: Any) -> dict[str, Any]:
+    figure = {"value": 1.0, "n": 8}
+    text = {name: figure for name in ("perplexity", "bits_per_byte", "kl_divergence", "top1_agreement")}
+    text |= {"perplexity_ratio": {"value": ratio, "low": ratio - 0.01, "high": ratio + 0.01, "n": 8}}
+    return {"quality": {"text": text | {"scored_tokens": 10, "scored_bytes": 40}, **more}}
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(1.04, set()), (1.06, {"quality_below_floor"})])
+def test_a_run_whose_quality_is_below_its_floor_is_invalid_by_the_experiments_own_threshold(ratio, expected):
+    spec = make_spec(quality=QualitySpec(floor=FloorSpec(perplexity_ratio=1.05)))
+    assert codes(spec=spec, facts=quality_report(ratio)) == expected
+    found = find_reasons(FULL, [], make_report(facts=quality_report(ratio)), spec)
+    assert all((reason.value, reason.threshold) == (ratio, 1.05) for reason in found)
+
+
+def test_a_floor_that_could_not_be_checked_is_not_kept_unless_the_run_is_modelled():
+    spec = make_spec(quality=QualitySpec(floor=FloorSpec(perplexity_ratio=1.05)))
+    assert codes(spec=spec) == {"quality_below_floor"}
+    assert codes(spec=spec, modelled=True) == set()
+
+
+def test_without_a_floor_any_quality_is_valid():
+    assert codes(spec=make_spec(quality=QualitySpec()), facts=quality_report(3.0)) == set()

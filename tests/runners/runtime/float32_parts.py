@@ -27,6 +27,7 @@ class Float32Linear:
 
 class Float32Kernels:
     name, weights, hidden_dtype, bytes_per_weight = "plain float32", "float32", torch.float32, 4
+    emulated = False
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Float32Linear:
         return Float32Linear(weight, bias)
@@ -47,10 +48,12 @@ class Float64Products:
         return torch.bmm(weights.to(torch.float64), values).to(torch.float32)
 
 
-def build_float32(path, *, num_blocks: int, block_size: int) -> TorchExecutor:
-    """The executor of a model whose every part, the cache too, is float32 or better."""
+def build_float32(path, *, num_blocks: int, block_size: int, change=lambda weights, config: weights) -> TorchExecutor:
+    """The executor of a model whose every part, the cache too, is float32 or better; `change` makes other weights out
+    of the file's."""
     torch.backends.mkldnn.matmul.fp32_precision = "ieee"
     config, weights = open_model(path)
+    weights = change(weights, config)
     kernels = Float32Kernels()
     with torch.inference_mode():
         decoder = Decoder(config, weights, kernels, Float64Products(), config.max_model_len)
