@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,17 @@ from experiments.search.planner import most_runs_of
 from labsite.accounts.models import Project
 from runners.matrix import Plan
 from runners.spec import (
+    ClosedArrival,
     EngineSpec,
     ExperimentSpec,
     FixedLen,
     LengthSpec,
     LognormalLen,
     PlacementSpec,
+    RecordedArrival,
     SpeculationSpec,
+    StagedArrival,
+    TraceRef,
     WorkloadSpec,
 )
 
@@ -92,8 +96,15 @@ LIKENESSES = (
 )
 
 
-def estimate(plan: Plan, past: Sequence[PastRun], modelled: bool, nodes: int) -> Estimate | None:
-    """The estimate for the plan's runs, spread over `nodes` nodes; None where no past run resembles them."""
+def estimate(
+    plan: Plan,
+    past: Sequence[PastRun],
+    modelled: bool,
+    nodes: int,
+    traces: Mapping[int, TraceRef] | None = None,
+) -> Estimate | None:
+    """The estimate for the plan's runs, spread over `nodes` nodes; None where no past run resembles them. `traces` are
+    what the plan's cells replay, by their index."""
     sums = [0.0, 0.0, 0.0]
     spoke: set[int] = set()
     farthest = 0
@@ -105,7 +116,9 @@ def estimate(plan: Plan, past: Sequence[PastRun], modelled: bool, nodes: int) ->
         level, alike = found
         farthest = max(farthest, level)
         spoke.update(id(one) for one in alike)
-        per_cell[cell.index] = _quartiles([_seconds(one, cell.spec.workload) for one in alike])
+        per_cell[cell.index] = _quartiles(
+            [_seconds(one, cell.spec.workload, (traces or {}).get(cell.index)) for one in alike]
+        )
     most = most_runs_of(plan)
     # in the longest case, and those of a search shared out evenly over what its document was checked at
     per_trial = most / len(plan.cells)
@@ -138,6 +151,7 @@ def past_runs(project: Project) -> list[PastRun]:
         engine=KeyTransform("engine", "spec"),
         placement=KeyTransform("placement", "spec"),
         workload=KeyTransform("workload", "spec"),
+        trace=KeyTransform("trace", "spec"),
         window=KeyTransform("value", KeyTransform("window", KeyTransform("metrics", "summary"))),
     )
     return list(_read(dict(row) for row in rows[:LOOKED_AT]))
@@ -147,6 +161,7 @@ def _read(rows: Iterable[dict[str, Any]]) -> Iterable[PastRun]:
     for row in rows:
         try:
             workload = WorkloadSpec.model_validate(row["workload"])
+            trace = TraceRef.model_validate(row["trace"]) if row["trace"] else None
             settings = _load(
                 EngineSpec.model_validate(row["engine"]), PlacementSpec.model_validate(row["placement"]), workload
             )
@@ -159,7 +174,7 @@ def _read(rows: Iterable[dict[str, Any]]) -> Iterable[PastRun]:
             modelled=row["final_attempt__node__kind"] == "modelled",
             node=row["final_attempt__node__slug"],
             settings=settings,
-            tokens=_tokens(workload),
+            tokens=_tokens(workload, trace),
             window_s=row["window"],
             whole_s=(row["ended_at"] - row["started_at"]).total_seconds(),
         )
@@ -170,10 +185,18 @@ def _settings(cell: ExperimentSpec) -> Settings:
 
 
 def _load(engine: EngineSpec, placement: PlacementSpec, workload: WorkloadSpec) -> Settings:
-    arrival = workload.arrival
-    pressure = arrival.max_concurrency if arrival.kind == "closed" else arrival.request_rate
-    load = (arrival.kind, float(pressure))
+    load = (workload.arrival.kind, _pressure(workload))
     return Settings(engine.weights, engine.max_num_seqs, load, (placement, engine.speculation))
+
+
+def _pressure(workload: WorkloadSpec) -> float:
+    """Users, requests per second, or how many times as fast as it was recorded."""
+    arrival = workload.arrival
+    if isinstance(arrival, RecordedArrival):
+        return 1.0 / workload.trace.time_scale if workload.trace else 1.0
+    if isinstance(arrival, StagedArrival):
+        return arrival.highest
+    return float(arrival.max_concurrency if isinstance(arrival, ClosedArrival) else arrival.request_rate)
 
 
 def _closest(cell: ExperimentSpec, past: Sequence[PastRun], modelled: bool) -> tuple[int, list[PastRun]] | None:
@@ -188,21 +211,32 @@ def _closest(cell: ExperimentSpec, past: Sequence[PastRun], modelled: bool) -> t
     return None
 
 
-def _seconds(past: PastRun, workload: WorkloadSpec) -> float:
+def _seconds(past: PastRun, workload: WorkloadSpec, trace: TraceRef | None) -> float:
     once = max(0.0, past.whole_s - past.window_s)
-    if workload.duration_s is not None:
+    if past.modelled and workload.lasts_s is None:
+        return past.whole_s * _tokens(workload, trace) / past.tokens
+    lasts_s = _lasts_s(workload, trace)
+    if lasts_s is not None:
         # On a virtual clock the window passes as fast as it is computed, so the wall's own measure is the whole.
-        return past.whole_s if past.modelled else once + workload.duration_s
-    if past.modelled:
-        return past.whole_s * _tokens(workload) / past.tokens
-    return once + past.window_s * _tokens(workload) / past.tokens
+        return past.whole_s if past.modelled else once + lasts_s
+    return once + past.window_s * _tokens(workload, trace) / past.tokens
 
 
-def _tokens(workload: WorkloadSpec) -> float:
+def _lasts_s(workload: WorkloadSpec, trace: TraceRef | None) -> float | None:
+    """How long it sends, where that is known before."""
+    if isinstance(workload.arrival, RecordedArrival) and trace is not None and workload.trace is not None:
+        return trace.extent.lasts_s * workload.trace.time_scale
+    return workload.lasts_s
+
+
+def _tokens(workload: WorkloadSpec, trace: TraceRef | None) -> float:
     """What the measured requests cost, in tokens: an answer's token weighs as a step, a prompt's far less."""
-    requests = workload.num_requests or (workload.duration_s or 1.0)
+    if trace is not None:
+        return trace.extent.output_tokens + trace.extent.input_tokens / 16
+    requests = workload.num_requests or (workload.lasts_s or 1.0)
     prefix = workload.shared_prefix.prefix_tokens if workload.shared_prefix else 0
-    return requests * (_mean(workload.output_len) + (_mean(workload.input_len) + prefix) / 16)
+    output = _mean(workload.output_len) * (1 + (workload.thinking.mean if workload.thinking else 0))
+    return requests * (output + (_mean(workload.input_len) + prefix) / 16)
 
 
 def _mean(length: LengthSpec) -> float:

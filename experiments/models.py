@@ -17,6 +17,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVector
 from django.db import models
 
+from experiments.trace_models import Trace as Trace
 from hardware.models import NodeKind
 from labsite.accounts.models import Project, User
 

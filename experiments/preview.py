@@ -30,7 +30,7 @@ def preview(plan: Plan, project: Project, found: Feasible) -> Preview:
     nodes = _matching(plan, project, found)
     up = [node for node in nodes if node.is_up]
     modelled = bool(nodes) and all(node.modelled for node in nodes)
-    expected = estimate(plan, past_runs(project), modelled, len(up))
+    expected = estimate(plan, past_runs(project), modelled, len(up), found.traces)
     sizes = {model.name: model.bytes for model in models.values() if not model.random_weights}
     warnings = find_warnings(plan, nodes, sizes, expected, _queued(project))
     return Preview([*warnings, *find_system_warnings(plan)], expected)
@@ -38,7 +38,10 @@ def preview(plan: Plan, project: Project, found: Feasible) -> Preview:
 
 def _matching(plan: Plan, project: Project, found: Feasible) -> list[MatchingNode]:
     demands = {
-        demand_of(cell.spec, project.pk, found.models[cell.spec.model], found.counts[cell.index]) for cell in plan.cells
+        demand_of(
+            cell.spec, project.pk, found.models[cell.spec.model], found.counts[cell.index], found.traces.get(cell.index)
+        )
+        for cell in plan.cells
     }
     serving = nodes_serving(project.pk).order_by("name")
     return [

@@ -53,11 +53,18 @@ class Planner:
         self._read: dict[tuple[str, bool], ChipRecord] = {}
 
     def count_chips(
-        self, cell: ExperimentSpec, chip_id: str, model: ChosenModel, draft: ChosenModel | None, offer: Offer
+        self,
+        cell: ExperimentSpec,
+        chip_id: str,
+        model: ChosenModel,
+        draft: ChosenModel | None,
+        offer: Offer,
+        longest: int,
     ) -> dict[str, int]:
-        """How many chips of each id it takes. `chip_id` is the document's, or the node's own. Raises NoTopology."""
+        """How many chips of each id it takes. `chip_id` is the document's, or the node's own; `longest` the longest
+        prompt and answer together, in tokens. Raises NoTopology."""
         try:
-            return dict(self._plan(cell, chip_id, model, draft, offer).chip_counts)
+            return dict(self._plan(cell, chip_id, model, draft, offer, longest).chip_counts)
         except NotModellable as error:
             field = _field_of(cell, error)
             raise NoTopology(FieldError(field, f"{error.chip_id}: {error.message}", error.allowed)) from error
@@ -67,7 +74,13 @@ class Planner:
             raise NoTopology(FieldError("model", str(error), "a model with a whole shape")) from error
 
     def _plan(
-        self, cell: ExperimentSpec, chip_id: str, model: ChosenModel, draft: ChosenModel | None, offer: Offer
+        self,
+        cell: ExperimentSpec,
+        chip_id: str,
+        model: ChosenModel,
+        draft: ChosenModel | None,
+        offer: Offer,
+        longest: int,
     ) -> SystemPlan:
         named = cell.placement.chips(chip_id)
         chips = {one: self._record(one, cell.allow_speculative) for one in named}
@@ -78,7 +91,7 @@ class Planner:
             ModelShape.from_mapping(model.shape),
             cell.engine,
             cell.placement,
-            cell.workload.longest,
+            longest,
             links_between(named, offer.links),
             {one: count_offered(offer.counts, one) for one in named},
             chip=chip_id,

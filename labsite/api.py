@@ -22,6 +22,7 @@ from experiments.api import (
     node,
     runs,
     shapes,
+    traces,
     webhooks,
 )
 from experiments.api.auth import PersonAuth
@@ -70,6 +71,7 @@ api.add_router("", catalog.router)
 api.add_router("", chips.router)
 api.add_router("", models.router)
 api.add_router("", shapes.router)
+api.add_router("", traces.router)
 api.add_router("", account.router)
 api.add_router("", audit.router)
 api.add_router("/node", join_router)

@@ -21,6 +21,7 @@ from ninja.errors import HttpError, ValidationError
 from experiments.errors import BadParameter, ExperimentError, IdempotencyConflict
 from experiments.importing.upload import TooLarge
 from experiments.selectors import ProjectUnclear
+from experiments.services.traces import TraceRefused
 from hardware.errors import HardwareError
 from labsite.accounts.permissions import AccessDenied, NotAMember
 from labsite.accounts.tokens import TokenRefused
@@ -79,6 +80,9 @@ def answer_for(error: Exception) -> JsonResponse:
             return error_response(409, str(error), one_error("Idempotency-Key", str(error)))
         case BadParameter() | TokenRefused():
             return error_response(422, str(error), one_error(error.field, error.message, error.allowed))
+        case TraceRefused():
+            lines = [{"field": field, "message": words, "allowed": None} for field, words in error.faults]
+            return error_response(422, f"the trace is refused: {error.count} fault{'s' * (error.count > 1)}", lines)
         case TooLarge():
             return error_response(413, str(error), one_error("file", str(error)))
         case ExperimentError():

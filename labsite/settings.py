@@ -15,6 +15,8 @@ from labsite.rate_limits import chosen_limits
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 LAB_HOME = lab_home()
+# Files of recorded traffic, each by its hash.
+LAB_TRACES = LAB_HOME / "traces"
 
 
 def env_list(name: str, default: str = "") -> list[str]:

@@ -44,6 +44,12 @@ def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "RATE_LIMITS", {})
 
 
+@pytest.fixture(autouse=True, scope="session")
+def traces_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Files of traces that tests register go with the session."""
+    settings.LAB_TRACES = tmp_path_factory.mktemp("traces")
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(services: Services) -> None:
     # In place: Django's connection handler already holds this dictionary.

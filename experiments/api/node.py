@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from django.http import HttpRequest
-from ninja import Router
+from django.http.response import HttpResponseBase
+from ninja import Path, Router
 from ninja.errors import HttpError
 from ninja.security import HttpBearer
 
 from experiments import services
+from experiments.api.traces import DOWNLOAD, file_of
 from experiments.errors import ClaimRefused
+from experiments.models import Attempt, AttemptState
 from experiments.services.node_lease import renew_lease
 from hardware.errors import UnknownNodeToken, WrongProtocol
 from hardware.messages import AttemptRef, Heartbeat, HeartbeatAnswer
@@ -64,3 +67,17 @@ def claim(request: NodeRequest, body: AttemptRef) -> Any:
         return services.claim(request.auth, body.run_id, body.attempt)
     except ClaimRefused as error:
         raise HttpError(409, str(error)) from error
+
+
+@router.get(
+    "/traces/{sha256}",
+    response={NODE_ERRORS | {404}: ErrorBody},
+    openapi_extra=DOWNLOAD,
+    summary="The trace that the node's run replays",
+)
+def download_trace(request: NodeRequest, sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]) -> HttpResponseBase:
+    """Only of a run that this node has under way."""
+    under_way = Attempt.objects.filter(node=request.auth, state=AttemptState.RUNNING)
+    if not under_way.filter(run__spec__trace__sha256=sha256).exists():
+        raise HttpError(404, "no run of this node replays such a trace")
+    return file_of(sha256, f"{sha256}.jsonl")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from experiments.chosen_models import (
     ChosenModel,
@@ -17,6 +17,7 @@ from experiments.chosen_models import (
     why_not,
     workload_faults,
 )
+from experiments.chosen_traces import TraceChooser, longest_of
 from experiments.measured_limits import measured_limits
 from experiments.placement import ANY_CHIP, Demand, FreeNode, has_chips, has_memory, is_meant
 from experiments.services.goals import goal_faults
@@ -27,7 +28,7 @@ from labsite.accounts.models import Project
 from runners.document import FieldError, SpecError
 from runners.matrix import Plan, field_that_sets
 from runners.models.memory import least_memory_bytes, machine_memory_bytes
-from runners.spec import ExperimentSpec, PlacementSpec
+from runners.spec import ExperimentSpec, PlacementSpec, TraceRef
 
 NAMED_NODES = 5
 ChipCounts = dict[str, int]
@@ -36,20 +37,25 @@ ChipCounts = dict[str, int]
 @dataclass(frozen=True)
 class Feasible:
     """The models that a plan names, and how many of which chips each of its trials takes on modelled nodes, by the
-    trial's index (RunSpec.chip_counts)."""
+    trial's index (RunSpec.chip_counts); `traces` are what they replay, by index too."""
 
     models: Mapping[ModelChoice, ChosenModel]
     counts: Mapping[int, ChipCounts]
+    traces: Mapping[int, TraceRef] = field(default_factory=dict)
 
 
 def check_feasible(plan: Plan, project: Project) -> Feasible:
-    """Raises SpecError with every fault: unknown model or chip, requests too long, no node that could match, none with
-    enough memory, a setting that the nodes don't take, an impossible topology."""
+    """Raises SpecError with every fault: unknown model, chip or trace, requests too long, no node that could match,
+    none with enough memory, a setting that the nodes don't take, an impossible topology."""
     errors = {(fault.field, fault.message): fault for fault in goal_faults(plan.spec)}
     judge = _judge(plan, project)
     counts: dict[int, ChipCounts] = {}
+    traces: dict[int, TraceRef] = {}
     for cell in plan.cells:
-        found = judge.judge(cell.spec)
+        trace = judge.traces.choose(cell.spec)
+        if isinstance(trace, TraceRef):
+            traces[cell.index] = trace
+        found = trace if isinstance(trace, list) else judge.judge(cell.spec, trace)
         if isinstance(found, dict):
             counts[cell.index] = found
             continue
@@ -58,7 +64,7 @@ def check_feasible(plan: Plan, project: Project) -> Feasible:
             errors.setdefault((field, fault.message), FieldError(field, fault.message, fault.allowed))
     if errors:
         raise SpecError(list(errors.values()))
-    return Feasible(judge.models, counts)
+    return Feasible(judge.models, counts, traces)
 
 
 def _judge(plan: Plan, project: Project) -> _Judge:
@@ -72,15 +78,20 @@ def _judge(plan: Plan, project: Project) -> _Judge:
         {node.pk: offer_of(node) for node in serving if node.kind == NodeKind.MODELLED},
         sorted(records),
         Planner(records),
+        TraceChooser(project.pk, [cell.spec for cell in plan.cells]),
     )
 
 
 def demand_of(
-    spec: ExperimentSpec, project_id: int, model: ChosenModel | None = None, counts: ChipCounts | None = None
+    spec: ExperimentSpec,
+    project_id: int,
+    model: ChosenModel | None = None,
+    counts: ChipCounts | None = None,
+    trace: TraceRef | None = None,
 ) -> Demand:
     """What a trial asks of a node; with its model also how much memory."""
     labels = tuple(sorted(spec.nodes.labels.items()))
-    memory_bytes = least_memory_of(model, spec) if model else 0
+    memory_bytes = least_memory_of(model, spec, trace) if model else 0
     chips, taken = chips_of(spec.placement, spec.chip), tuple(sorted((counts or {}).items()))
     return Demand(project_id, chips, labels, spec.nodes.names, memory_bytes, taken)
 
@@ -90,9 +101,10 @@ def chips_of(placement: PlacementSpec, chip: str) -> tuple[str, ...]:
     return tuple(one for one in placement.chips(chip) if one != ANY_CHIP)
 
 
-def least_memory_of(model: ChosenModel, spec: ExperimentSpec) -> int:
+def least_memory_of(model: ChosenModel, spec: ExperimentSpec, trace: TraceRef | None = None) -> int:
     """Bytes without which no node can run the trial at all."""
-    return least_memory_bytes(model.shape, spec.engine.weights, spec.engine.kv_cache, spec.workload.longest)
+    longest = longest_of(spec, trace, int(model.shape["max_model_len"]))
+    return least_memory_bytes(model.shape, spec.engine.weights, spec.engine.kv_cache, longest)
 
 
 def node_view(node: Node) -> FreeNode:
@@ -123,14 +135,15 @@ class _Judge:
     offers: Mapping[int, Offer]
     chips: list[str]
     planner: Planner
+    traces: TraceChooser
 
-    def judge(self, cell: ExperimentSpec) -> ChipCounts | list[FieldError]:
+    def judge(self, cell: ExperimentSpec, trace: TraceRef | None) -> ChipCounts | list[FieldError]:
         """How many of which chips it takes (none on a measured node), or every fault."""
         faults = [*self._of_models(cell), *self._of_chips(cell)]
         if faults:
             return faults
         model = self.models[cell.model]
-        demand = demand_of(cell, self.project_id, model)
+        demand = demand_of(cell, self.project_id, model, trace=trace)
         asked = [node for node in self.nodes if is_meant(demand, node)]
         meant = [node for node in asked if has_chips(demand, node)]
         kinds = {node.labels["kind"] for node in meant}
@@ -142,7 +155,7 @@ class _Judge:
             message = "these nodes are measured and modelled ones; one trial's runs must all be of one kind"
             return [FieldError("nodes", message, [{"kind": kind} for kind in sorted(kinds)])]
         if kinds == {NodeKind.MODELLED}:
-            return self._count_chips(cell, meant)
+            return self._count_chips(cell, meant, trace)
         return [*measured_limits(cell), *measured_faults(cell, model)] or _too_large(cell, model, demand, meant) or {}
 
     def _of_models(self, cell: ExperimentSpec) -> Iterator[FieldError]:
@@ -166,16 +179,19 @@ class _Judge:
                 field = f"placement.disaggregate.{role}.chip"
                 yield FieldError(field, f"no chip {pool.chip!r} in the catalog", self.chips)
 
-    def _count_chips(self, cell: ExperimentSpec, meant: list[FreeNode]) -> ChipCounts | list[FieldError]:
+    def _count_chips(
+        self, cell: ExperimentSpec, meant: list[FreeNode], trace: TraceRef | None
+    ) -> ChipCounts | list[FieldError]:
         """As one of the nodes would plan it; where no chip is named, as each of their own chips that can."""
         draft = draft_of(cell)
         model, drafting = self.models[cell.model], self.models[draft] if draft else None
+        longest = longest_of(cell, trace, int(model.shape["max_model_len"]))
         counts: ChipCounts = {}
         faults: list[FieldError] = []
         for node in sorted(meant, key=lambda one: one.chip_id):
             chip_id = cell.chip if cell.chip != ANY_CHIP else node.chip_id
             try:
-                counts |= self.planner.count_chips(cell, chip_id, model, drafting, self.offers[node.node_id])
+                counts |= self.planner.count_chips(cell, chip_id, model, drafting, self.offers[node.node_id], longest)
             except NoTopology as refusal:
                 faults.append(refusal.fault)
         return counts or faults[:1]

@@ -8,6 +8,7 @@ from experiments.chosen_models import draft_of
 from experiments.models import Experiment, Run, Trial
 from experiments.provenance import code_revision
 from experiments.services.feasibility import Feasible
+from experiments.services.traces import hold_traces
 from runners.matrix import Cell, PlannedRun
 from runners.spec import RunSpec
 
@@ -26,7 +27,9 @@ def store_runs(
     trials: Mapping[int, Trial],
     found: Feasible,
 ) -> list[Run]:
-    """The planned runs, queued, each with its frozen spec. `cells` and `trials` are by the trial's index."""
+    """The planned runs, queued, each with its frozen spec. `cells` and `trials` are by the trial's index. In a
+    transaction. Raises SpecError where a trace was removed meanwhile."""
+    hold_traces(experiment, [found.traces[one.trial_index] for one in planned if one.trial_index in found.traces])
     runs = Run.objects.bulk_create(
         Run(
             experiment=experiment,
@@ -62,6 +65,7 @@ def _freeze(run: Run, planned: PlannedRun, cell: Cell, found: Feasible) -> RunSp
         engine=cell.spec.engine,
         placement=cell.spec.placement,
         workload=cell.spec.workload,
+        trace=found.traces.get(cell.index),
         slo=cell.spec.slo,
         cost=cell.spec.cost,
         quality=cell.spec.quality,

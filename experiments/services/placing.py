@@ -21,6 +21,7 @@ from hardware.models import LEASE_S, Node, NodeState
 from hardware.services import mark_busy
 from runners.models.memory import least_memory_bytes
 from runners.spec.placement import ROLES
+from runners.spec.workload import SESSION_KINDS, WorkloadSpec
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ def _queue() -> list[QueuedRun]:
         "spec__model__shape",
         "spec__engine",
         "spec__workload",
+        "spec__trace",
     )
     return [
         QueuedRun(pk, experiment, position, repeat, stored_demand(*asked), priority, model)
@@ -99,7 +101,7 @@ def demand_of_run(run: Run) -> Demand:
     """What a run asks of a node. Its experiment must be loaded."""
     spec, experiment = run.spec, run.experiment
     chips = spec["chip_id"], spec["placement"], spec.get("chip_counts")
-    load = spec["model"]["shape"], spec["engine"], spec["workload"]
+    load = spec["model"]["shape"], spec["engine"], spec["workload"], spec.get("trace")
     return stored_demand(experiment.project_id, experiment.spec["nodes"], *chips, *load)
 
 
@@ -112,10 +114,12 @@ def stored_demand(
     shape: dict[str, Any],
     engine: dict[str, Any],
     workload: dict[str, Any],
+    trace: dict[str, Any] | None = None,
 ) -> Demand:
     """What a run asks of a node, from its experiment's node selector and the parts of its spec as they are stored."""
     labels = tuple(sorted(nodes["labels"].items()))
-    memory_bytes = least_memory_bytes(shape, engine["weights"], engine["kv_cache"], _longest(workload))
+    longest = min(trace["extent"]["longest"], shape["max_model_len"]) if trace else _longest(workload)
+    memory_bytes = least_memory_bytes(shape, engine["weights"], engine["kv_cache"], longest)
     counts = tuple(sorted((chip_counts or {}).items()))
     return Demand(project_id, stored_chips(chip_id, placement), labels, tuple(nodes["names"]), memory_bytes, counts)
 
@@ -130,6 +134,8 @@ def stored_chips(chip_id: str, placement: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _longest(workload: dict[str, Any]) -> int:
+    if workload["kind"] in SESSION_KINDS or workload.get("thinking") or workload["classes"]:
+        return WorkloadSpec.model_validate(workload).longest
     lengths = (workload["input_len"], workload["output_len"])
     prefix = (workload.get("shared_prefix") or {}).get("prefix_tokens", 0)
     return sum(int(one["tokens"] if one["dist"] == "fixed" else one["max_tokens"]) for one in lengths) + int(prefix)

@@ -75,6 +75,8 @@ MODEL = {
     "shape": {"layers": 2, "hidden_size": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "ffn": 128,
               "vocab_size": 259, "tied_embeddings": True, "max_model_len": 2048, "parameters": 100_000},
 }  # fmt: skip
+# one line of the custom format
+TRACE = {"input_tokens": 8, "output_tokens": 2}
 
 IMPORT = {"hw": "h100", "conc": 8, "tp": 8, "tput_per_gpu": 100.0, "median_tpot": 0.02}
 
@@ -122,6 +124,10 @@ API: dict[str, dict[str, Rule]] = {
     "chips/<chip_id>": {"GET": Rule(SIGNED_IN)},
     "models": {"GET": Rule(SIGNED_IN), "POST": change(OPERATOR_ANYWHERE, MODEL)},
     "models/<name>": {"GET": Rule(SIGNED_IN), "DELETE": change(OPERATOR_ANYWHERE)},
+    "traces": {"GET": Rule(SIGNED_IN), "POST": change(SUBMIT, TRACE, "project=lab&name=another")},
+    "traces/<int:trace_id>": {"GET": Rule(MEMBER), "DELETE": change(CONTROL)},
+    "traces/<int:trace_id>/preview": {"GET": Rule(MEMBER)},
+    "traces/<int:trace_id>/file": {"GET": Rule(MEMBER)},
     "shapes": {"GET": Rule(SIGNED_IN)},
     "shapes/<shape>": {"GET": Rule(SIGNED_IN)},
     "me": {"GET": Rule(SIGNED_IN)},
@@ -133,6 +139,7 @@ API: dict[str, dict[str, Rule]] = {
                   {"token": "join_x", "facts": {}, "agent_version": "1"})},
     "node/heartbeat": {"POST": Rule(NODE, {})},
     # an agent gets past the door, and is told that this run was never given to it
+    "node/traces/<sha256>": {"GET": Rule(NODE | {"node": "gone"})},
     "node/claim": {"POST": Rule(NODE | {"node": "refused"}, {"run_id": 2**62, "attempt": 1})},
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from django.test import Client
 
 from experiments.models import Experiment, RegisteredModel
 from experiments.services import create_webhook, place_runs
+from experiments.services.traces import add_trace
 from experiments.services.webhook_events import tell_test
 from hardware.models import Node
 from hardware.services.registration import digest_of
@@ -94,12 +96,13 @@ def build_world() -> World:
     webhook = create_webhook(people["operator"], project, "https://example.org/hook", ["experiment.done"])
     entry = ModelEntry.from_dict({**MODEL, "name": "tiny"})
     model = RegisteredModel.objects.create(name="tiny", entry=entry.to_dict())
+    trace, _ = add_trace(people["owner"], project, "recorded", io.BytesIO(b'{"input_tokens": 8, "output_tokens": 4}'))
     token = create_token(people["owner"], "laptop").record
     entry_of_project = record(None, "project.rename", project)
     values = {
         "experiment_id": experiment.pk, "run_id": run.pk, "webhook_id": webhook.pk, "token_id": token.pk,
         "sign_in_id": people["owner"].sign_ins.get().pk, "slug": node.slug, "action": "drain", "name": "tiny",
-        "shape": "llama-3-8b", "example": "modelled",
+        "trace_id": trace.pk, "sha256": trace.sha256, "shape": "llama-3-8b", "example": "modelled",
         "chip_id": modelled_chip.chip_id, "kind": "requests", "form": "csv", "id": people["owner"].pk,
         "document": yaml.safe_dump(CHECK), "content_type_id": ContentType.objects.get_for_model(Experiment).pk,
     }  # fmt: skip
