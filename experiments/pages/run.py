@@ -24,6 +24,7 @@ from experiments.models import RUN_ENDED, Attempt, Run
 from experiments.pages.access import person, run_or_404
 from experiments.predictions import awaits_prediction, prediction_of
 from experiments.quality import quality_panel, run_quality
+from experiments.run_parts import part_tables
 from experiments.selectors import RunOnNode, attempts_of, latest_sample, records_after, shown_attempt
 from experiments.services.cancelling import cancel_run
 from experiments.steps import PLACES, latest_engines, shown_steps
@@ -172,6 +173,7 @@ def _results(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[st
         "prediction": prediction_of(run),
         "awaits_prediction": run.imported is None
         and awaits_prediction(run, modelled=attempt is None or attempt.is_modelled),
+        "part_tables": part_tables(summary, run.spec["workload"]),
         "thresholds": THRESHOLDS,
         "percentile_keys": PERCENTILE_KEYS,
         "lead": [{"name": name, **metrics[name]} for name in LEAD if name in metrics],
