@@ -101,7 +101,10 @@ def workload_faults(spec: ExperimentSpec, model: ChosenModel) -> Iterator[FieldE
 
 
 def measured_faults(spec: ExperimentSpec, model: ChosenModel) -> Iterator[FieldError]:
-    """Why a measured node can't make the model out of its shape."""
+    """Why a measured node can't make the model out of its shape, or tell its quality."""
+    if model.random_weights and spec.quality is not None:
+        message = f"{model.name} has no words and no answers: it is a shape with random weights"
+        yield FieldError("quality", message, "null, or a registered model")
     refusal = shapes.why_not_measurable(model.shape) if model.random_weights else None
     if refusal is not None:
         field = "model" if isinstance(spec.model, str) else f"model.shape.{refusal.field}"

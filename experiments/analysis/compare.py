@@ -67,6 +67,7 @@ COMPARED: dict[str, tuple[str, bool | None]] = {
     "idle_share": ("share", False),
     "mfu": ("share", True),
     "mbu": ("share", True),
+    "accuracy": ("share", True),
     "output_throughput_per_chip": ("tok/s/chip", True),
     "output_throughput_per_kw": ("tok/s/kW", True),
     "output_tokens_per_usd": ("tok/$", True),
@@ -90,7 +91,8 @@ class RunResult:
     """One ended run: its figures by metric name, its validity, and where it ran; a modelled one's `model_errors` are
     those of its cost model's calibration, `speculative` the factors between which the truth may lie where its chip's
     record holds stand-ins. `noise` is what its node's history says of each metric's. `energy_source` says how its power
-    is known, `assumed` names the figures that rest on an assumed price or power."""
+    is known, `assumed` names the figures that rest on an assumed price or power, and `few` those percentiles that have
+    too few samples, with how many."""
 
     id: int
     repeat: int
@@ -106,6 +108,7 @@ class RunResult:
     imported: bool = False
     energy_source: str | None = None
     assumed: frozenset[str] = frozenset()
+    few: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,15 @@ def flatten_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
         if "p95" in metric["percentiles"]:
             values[f"{name}_p95"] = metric["percentiles"]["p95"]["value"]
     return values
+
+
+def few_samples(summary: Mapping[str, Any]) -> dict[str, int]:
+    """Of the percentiles that `flatten_metrics` gives, those with too few samples, and how many they have."""
+    return {
+        f"{name}_p95": int(metric["n"])
+        for name, metric in summary.get("metrics", {}).items()
+        if "p95" in metric["percentiles"] and not metric["percentiles"]["p95"]["enough"]
+    }
 
 
 def compare_trials(
@@ -220,6 +232,7 @@ def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
         "n": len(values),
         "unit": COMPARED[name][0],
         "method": interval.method,
+        "few": min((run.few[name] for run in trial.valid_runs() if name in run.few), default=None),
         "assumed": trial.assumes(name),
         "source": (" and ".join(sorted(trial.energy_sources)) or None) if name in ENERGY_UNITS else None,
     }

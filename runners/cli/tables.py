@@ -13,6 +13,7 @@ from rich.text import Text
 from runners.cli.bottleneck import bottleneck_view
 from runners.cli.client import Json
 from runners.cli.predicted import prediction_view
+from runners.cli.quality import quality_view
 from runners.cli.session import clean
 from runners.display import NAMES, digits, model_label, settings_label
 
@@ -138,7 +139,8 @@ def run_view(run: Json) -> RenderableType:
     figures = figures_table(summary.get("metrics") or {})
     predicted = prediction_view(run.get("prediction"))
     held_up = bottleneck_view(run.get("bottleneck"))
-    return Group(title, facts_table([*facts, *reasons]), Text(), held_up, Text(), figures, Text(), predicted)
+    quality = quality_view(summary.get("quality"))
+    return Group(title, facts_table([*facts, *reasons]), Text(), held_up, Text(), figures, Text(), quality, predicted)
 
 
 def figures_table(metrics: dict[str, Json]) -> RenderableType:

@@ -23,6 +23,12 @@ from runners.spool import SpoolWriter
 
 FOLDER = Path(examples.__file__).parent
 NAMES = sorted(path.stem for path in FOLDER.glob("[0-9][0-9]-*.yaml"))
+MODELLED = [
+    name
+    for name in NAMES
+    if parse_text((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))["nodes"]["labels"] == {"kind": "modelled"}
+]
+"""Those that need no chip; the others run on a measured node."""
 CATALOG = {record.chip_id: record for record in load_catalog()}
 
 

@@ -1,4 +1,5 @@
-"""The shipped examples: each is whole, each can run on the lab's modelled node, and each shows what its text says."""
+"""The shipped examples: each is whole, each can run on a node of its kind, and each modelled one shows what
+its text says."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from example_runs import CATALOG, FOLDER, NAMES, Result, find_cell, measure, plan, play, run_spec
+from example_runs import CATALOG, FOLDER, MODELLED, NAMES, Result, find_cell, measure, plan, play, run_spec
 
+from experiments.measured_limits import measured_limits
 from runners.chips import record_for_run
 from runners.modelled.topology import plan_system
 from runners.spec import Setting
@@ -40,26 +42,32 @@ def test_a_text_has_a_title_and_says_what_to_look_for_and_where_it_ends(name: st
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_is_found_by_its_tags_and_asks_for_any_modelled_node(name: str) -> None:
+def test_an_example_is_found_by_its_tags_and_asks_for_any_node_of_its_kind(name: str) -> None:
     spec = plan(name).spec
     assert "example" in spec.tags and any(tag.startswith("example-") for tag in spec.tags)
-    assert spec.nodes.labels == {"kind": "modelled"} and not spec.nodes.names
+    kind = "modelled" if name in MODELLED else "measured"
+    assert spec.nodes.labels == {"kind": kind} and not spec.nodes.names
     assert spec.name.startswith(f"Example {int(name[:2])}: ") and spec.question
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MODELLED)
 def test_every_cell_of_an_example_has_a_system_that_the_labs_own_node_offers(name: str) -> None:
     for cell in plan(name).cells:
         counts = plan_system(run_spec(cell, seed=1)).chip_counts
         assert counts and max(counts.values()) <= OFFERED, cell.settings
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MODELLED)
 def test_only_examples_that_say_so_use_chips_that_are_not_disclosed(name: str) -> None:
     for cell in plan(name).cells:
         spec = run_spec(cell, seed=1)
         speculative = [chip for chip in spec.chips if record_for_run(CATALOG[chip], spec.allow_speculative).speculative]
         assert bool(speculative) <= spec.allow_speculative
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(MODELLED)))
+def test_a_measured_node_takes_every_cell_of_a_measured_example(name: str) -> None:
+    assert not [fault for cell in plan(name).cells for fault in measured_limits(cell.spec)]
 
 
 def check_valid(*results: Result) -> None:
@@ -70,7 +78,7 @@ def check_valid(*results: Result) -> None:
         assert result.summary.modelled and result.value("output_throughput") > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MODELLED)
 def test_a_run_of_an_example_is_valid_but_for_chips_that_are_not_disclosed(name: str) -> None:
     shorter: dict[str, Any] = {"num_requests": 24}
     if shared := plan(name).spec.workload.shared_prefix:

@@ -112,7 +112,7 @@ def test_a_speculative_chip_anywhere_in_the_system_is_named():
 
 def quality_report(ratio: float, **more: Any) -> dict[str, Any]:
     figure = {"value": 1.0, "n": 8}
-    text = {name: figure for name in ("perplexity", "bits_per_byte", "kl_divergence", "top1_agreement")}
+    text = dict.fromkeys(("perplexity", "bits_per_byte", "kl_divergence", "top1_agreement"), figure)
     text |= {"perplexity_ratio": {"value": ratio, "low": ratio - 0.01, "high": ratio + 0.01, "n": 8}}
     return {"quality": {"text": text | {"scored_tokens": 10, "scored_bytes": 40}, **more}}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,7 @@ def test_windows_do_not_overlap_and_score_their_second_halves(length: int, count
     text = list(range(length * count + more))
     windows = cut_windows(text, count, length)
     assert len(windows) == count and windows[0].start == 0 and windows[-1].start == len(text) - length
-    assert all(after.start - before.start >= length for before, after in zip(windows, windows[1:], strict=False))
+    assert all(after.start - before.start >= length for before, after in pairwise(windows))
     assert all(one.targets == one.token_ids[length // 2 :] and len(one.token_ids) == length for one in windows)
 
 
