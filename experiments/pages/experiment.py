@@ -25,7 +25,9 @@ from experiments.pages.access import experiment_or_404, person
 from experiments.pages.heatmap import heat_map
 from experiments.pages.ladder import ladder_panel
 from experiments.pages.rows import progress_of
+from experiments.pages.search import search_panel
 from experiments.quality import quality_panel, trial_quality
+from experiments.search.stored import searched_paths, searches_of
 from experiments.selectors import count_runs, models_of, readable_experiments, trials_with_runs
 from experiments.shipped import example_of
 from labsite.accounts.models import Role
@@ -143,7 +145,8 @@ def _results(experiment: Experiment, asked: Mapping[str, str]) -> dict[str, Any]
         "node_inputs": node_inputs(trials, asked),
         "assumed_kept": {name: value for name, value in asked.items() if name not in kept_fields(asked)},
         "is_ladder": is_ladder(experiment.spec),
-        "axes": axes_of(experiment.spec),
+        "axes": [*axes_of(experiment.spec), *searched_paths(experiment.spec)],
+        "search": search_panel(searches_of(experiment, entries, trials), asked, any(one.modelled for one in trials)),
         "columns": [{"name": name, "largest": _largest(name, by_id.values(), bands.values())} for name in used],
         "has_results": bool(used),
         **quality_panel(trial_quality(entries), of_trials=True),

@@ -25,6 +25,7 @@ from experiments.form.rewrite import rewrite, write
 from experiments.models import Experiment
 from experiments.pages.access import chosen_project, experiment_or_404, person, run_or_404
 from experiments.preview import preview
+from experiments.search.planner import most_runs_of, plans_ahead
 from experiments.selectors import RunOnNode, attempts_of, shown_attempt
 from experiments.services.feasibility import check_feasible
 from experiments.services.submit import submit_once
@@ -33,6 +34,7 @@ from labsite.accounts.models import Project, Role
 from labsite.accounts.permissions import AccessDenied, projects_of
 from runners.document import FieldError, SpecError, parse_text
 from runners.matrix import plan_experiment
+from runners.search_probes import space_of
 
 SHOWN_TRIALS = 100
 
@@ -162,7 +164,9 @@ def _check(document: Mapping[str, Any], project: Project | None) -> dict[str, An
     return {
         "plan": plan,
         "cells": plan.cells[:SHOWN_TRIALS],
-        "axes": list(plan.spec.matrix),
+        "axes": [*plan.spec.matrix, *space_of(plan.spec)],
+        "plans_ahead": plans_ahead(plan.spec),
+        "most_runs": most_runs_of(plan),
         "warnings": ahead.warnings if ahead else [],
         "estimate": ahead.estimate if ahead else None,
     }

@@ -73,8 +73,8 @@ class BestCourse:
             "settings": dict(self.cell),
             "said": self.said,
             "metric": self.metric,
-            "best": self._figure(rivals[0]) if rivals else None,
-            "runner_up": self._figure(rivals[1]) if len(rivals) > 1 else None,
+            "best": self.figure(rivals[0]) if rivals else None,
+            "runner_up": self.figure(rivals[1]) if len(rivals) > 1 else None,
             "difference": self._difference(rivals),
             "tried": [self._tried_json(one) for one in self.exploring.found],
         }
@@ -92,7 +92,8 @@ class BestCourse:
             return said
         return f"{said}; against its runner-up, trial {rivals[1].trial.index}: {row['verdict']}"
 
-    def _figure(self, one: Explored) -> dict[str, Any]:
+    def figure(self, one: Explored) -> dict[str, Any]:
+        """The mean of a confirmed trial with its interval, by its confirming runs alone."""
         trial = self._result(one.trial)
         values = trial.values(self.metric)
         if trial.modelled:

@@ -24,6 +24,14 @@ def is_planning(spec: Mapping[str, Any]) -> bool:
     return bool(spec.get("search")) or isinstance(spec.get("repeats"), Mapping)
 
 
+def searched_paths(spec: Mapping[str, Any]) -> list[str]:
+    """What a stored spec's search sets, by path."""
+    search = spec.get("search") or {}
+    if "maximize" in search:
+        return [search["maximize"]]
+    return list((search.get("pareto") or search).get("space") or {})
+
+
 def searches_of(
     experiment: Experiment, entries: Sequence[TrialWithRuns] | None = None, results: Sequence[TrialResult] | None = None
 ) -> Planned | None:

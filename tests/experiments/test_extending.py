@@ -7,62 +7,23 @@ import threading
 from typing import Any
 
 import pytest
-from control_plane import document, person, ready_node, submit
+from control_plane import ready_node, submit
 from django.db import connection
 from django.utils import timezone
+from searching import LOAD, end, open_runs, search_through, submit_search
 
-from experiments.models import Attempt, Experiment, ExperimentState, Run, RunState
+from experiments.models import ExperimentState, Run
 from experiments.search.stored import searches_of
-from experiments.services import cancel_experiment, clone_experiment, pause_experiment, reap, submit_experiment
+from experiments.services import cancel_experiment, clone_experiment, pause_experiment, reap
 from experiments.services.extending import extend_experiment
 from experiments.services.follow_up import settle_experiment
-from hardware.models import Node
 from labsite.accounts.models import Project
 from runners.document import SpecError
 from runners.matrix import requests_seed
 
-LOAD = "workload.arrival.max_concurrency"
-SEARCH = {"maximize": LOAD, "under": "slo", "low": 1, "high": 16, "confirm": 2}
-CHANGES: dict[str, Any] = {"slo": {"ttft_s": {"p95": 1.0}}, "search": SEARCH}
 UNTIL = {"until": {"metric": "output_throughput", "interval": 0.03, "max": 4, "min": 2}}
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("redis_url")]
-
-
-def submit_search(project: Project, **changes: Any) -> Experiment:
-    """`document` of the other tests without its repeats, which a search says itself."""
-    said = {key: value for key, value in document(**{**CHANGES, **changes}).items() if key != "repeats"}
-    return submit_experiment(person(project), project, said)
-
-
-def end(run: Run, node: Node, slo_met: bool = True, value: float = 100.0) -> None:
-    """The run's end with its results, as the recorder leaves it, but for what follows."""
-    attempt = Attempt.objects.create(run=run, number=1, node=node, state="succeeded")
-    figures = {"slo_met": float(slo_met), "requests_ok": 64.0, "requests_failed": 0.0, "output_throughput": value}
-    metrics = {name: {"value": one, "unit": "", "n": 64, "percentiles": {}} for name, one in figures.items()}
-    Run.objects.filter(pk=run.pk).update(
-        state=RunState.SUCCEEDED,
-        final_attempt=attempt,
-        valid=True,
-        summary={"metrics": metrics, "reasons": [], "valid": True},
-        started_at=timezone.now(),
-        ended_at=timezone.now(),
-    )
-
-
-def open_runs(experiment: Experiment) -> list[Run]:
-    return list(experiment.runs.filter(state=RunState.QUEUED).select_related("trial").order_by("position"))
-
-
-def search_through(experiment: Experiment, node: Node, limit: int) -> None:
-    """Ends every run as a system would that holds `limit` users, and lets what follows follow, to the end."""
-    for _ in range(100):
-        runs = open_runs(experiment)
-        if not runs:
-            break
-        end(runs[0], node, runs[0].trial.settings[LOAD] <= limit)
-        settle_experiment(experiment.pk)
-    experiment.refresh_from_db()
 
 
 def test_a_search_begins_with_its_lowest_level(project: Project) -> None:
