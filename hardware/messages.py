@@ -4,7 +4,7 @@ to be brief."""
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -44,6 +44,23 @@ class HeldModel(Message):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
+EngineName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+Line = Annotated[str, AfterValidator(lambda text: "".join(filter(str.isprintable, text)))]
+
+
+class OfferedEngine(Message):
+    """An engine of a node beside the built-in one. `settings` are the fields of `engine` that a managed one takes,
+    `models` the lab's names of the models that an external one serves; `problem` says why it can't be used now."""
+
+    kind: Literal["external", "managed"]
+    name: EngineName
+    version: Annotated[Line, Field(max_length=200)] = ""
+    dialect: Annotated[Line, Field(max_length=40)] = ""
+    settings: list[EngineName] = Field(default_factory=list, max_length=50)
+    models: list[EngineName] = Field(default_factory=list, max_length=100)
+    problem: Annotated[Line, Field(max_length=300)] = ""
+
+
 class JoinRequest(Message):
     token: str = Field(max_length=200)
     facts: Facts = Field(default_factory=dict)
@@ -65,7 +82,8 @@ class JoinAnswer(Message):
 
 class Heartbeat(Message):
     """`ended`: attempts of which no process is left. `spools`: event files on the node's disk, as `<run>-<attempt>`.
-    `fault`: why the node can take no work just now. Facts, ceilings and models that are absent stay as they were."""
+    `fault`: why the node can take no work just now. Facts, ceilings, models and engines that are absent stay as they
+    were."""
 
     running: AttemptRef | None = None
     spools: list[SpoolName] = Field(default_factory=list, max_length=1000)
@@ -73,6 +91,7 @@ class Heartbeat(Message):
     facts: Facts | None = None
     ceilings: Facts | None = None
     models: list[HeldModel] | None = Field(default=None, max_length=1000)
+    engines: list[OfferedEngine] | None = Field(default=None, max_length=50)
     agent_version: Version = ""
     fault: Fault = ""
 

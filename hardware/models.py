@@ -79,7 +79,8 @@ class Node(models.Model):
 
     `slug` names it in broker keys, labels and specs. `facts` is what the agent detected (CPU model, cores, memory,
     instruction sets, accelerators, versions); `ceilings` what it measured once (bytes/s by threads, FLOP/s by
-    precision) with the time of measuring. `api_digest` is the SHA-256 of the agent's own token.
+    precision) with the time of measuring. `engines` are those that it offers beside the built-in runtime, as its agent
+    told them (hardware.messages). `api_digest` is the SHA-256 of the agent's own token.
     A node without a project serves every project. A modelled node offers `chip`, its own, and the chips of its `pools`,
     joined by `links` (hardware.pools has their form).
     """
@@ -101,6 +102,7 @@ class Node(models.Model):
     facts = models.JSONField(default=dict, blank=True)
     ceilings = models.JSONField(default=dict, blank=True)
     models_held = models.JSONField(default=list, blank=True)
+    engines = models.JSONField(default=list, blank=True)
     api_digest = models.CharField(max_length=64, blank=True, db_index=True)
     broker_username = models.CharField(max_length=80, blank=True)
     broker_digest = models.CharField(max_length=64, blank=True)

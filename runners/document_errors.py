@@ -19,7 +19,6 @@ from runners.spec import ExperimentSpec
 
 # Values that a later version will take: path → what is refused as "not yet supported" ("*": whatever isn't allowed).
 LATER_VALUES: dict[str, tuple[str, ...]] = {
-    "engine.kind": ("external", "managed"),
     "engine.kernels": ("native",),
     "engine.weights": ("fp16", "w4a16", "q4_0", "q4_1", "q8_0"),
     "engine.activations": ("int16",),
@@ -27,11 +26,6 @@ LATER_VALUES: dict[str, tuple[str, ...]] = {
     "engine.scheduler.policy": ("slo", "sjf", "edf"),
     "engine.scheduler.itl_target_s": ("*",),
 }
-LATER_KEYS = frozenset(
-    {
-        "engine.name",
-    }
-)
 TYPE_NAMES = {
     "int": "a whole number",
     "float": "a number",
@@ -131,8 +125,6 @@ def _found(item: Any, document: Mapping[str, Any]) -> Found:
 
 def _field_error(kind: str, path: str, value: Any, item: Any, context: Mapping[str, Any]) -> FieldError:
     if kind == "extra_forbidden":
-        if path in LATER_KEYS:
-            return FieldError(path, "this key is not yet supported")
         return FieldError(path, "unknown key", known_keys(item["loc"]))
     allowed = _allowed(kind, context)
     if _is_for_later(path, value):

@@ -56,7 +56,8 @@ class KVBlocks(BaseModel):
 class Sample(Event):
     """What happened in one interval of about 250 ms, seen by the client and by the runtime together.
 
-    `mean`/`max` pairs reduce the runtime's steps inside the interval; they are null where no step ran. `kv_used_*` is
+    `mean`/`max` pairs reduce the runtime's steps inside the interval, or what another engine said of itself at moments
+    of it; they are null where no step ran and nothing was said. `kv_used_*` is
     the share of all KV blocks that sequences hold, 0 to 1; `kv_blocks` says whose they are near the interval's end.
     """
 

@@ -29,6 +29,7 @@ from runners.execution.journal import Journal
 from runners.execution.measured import execute_measured
 from runners.execution.modelled import collect_rarely, execute_modelled
 from runners.execution.peaks import read_peaks
+from runners.execution.surroundings import surroundings
 from runners.spec import RunSpec
 from runners.spool import SpoolFull, SpoolWriter
 
@@ -50,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
             report = execute_modelled(spec, journal, facts, options.traces)
         else:
             facts["peaks"] = read_peaks(options.ceilings, spec.engine)
-            report = asyncio.run(execute(spec, options.models, journal, facts, options.traces))
+            report = asyncio.run(execute(spec, options.models, journal, facts, options.traces, options.engines))
     except asyncio.CancelledError:
         return STOPPED
     except SpoolFull as error:
@@ -80,6 +81,7 @@ def parse_options(argv: list[str] | None) -> argparse.Namespace:
         "--modelled", action="store_true", help="on a virtual clock, by the cost model of the spec's chip"
     )
     parser.add_argument("--ceilings", type=Path, help="what this machine can do at most, as its agent measured it")
+    parser.add_argument("--engines", type=Path, help="the operator's list of engines beside the built-in one")
     parser.add_argument("--guard-fd", type=int, help="read end of a pipe that the parent holds open")
     return parser.parse_args(argv)
 
@@ -93,20 +95,30 @@ def read_spec(path: Path) -> RunSpec:
 
 
 async def execute(
-    spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any], traces_dir: Path | None = None
+    spec: RunSpec,
+    models_dir: Path,
+    journal: Journal,
+    facts: dict[str, Any],
+    traces_dir: Path | None = None,
+    engines_file: Path | None = None,
 ) -> Report:
     """The Report of a measured run. SIGTERM and SIGINT cancel it: its children are ended first."""
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    return await execute_measured(spec, models_dir, journal, facts, traces_dir)
+    return await execute_measured(spec, models_dir, journal, facts, traces_dir, engines_file)
 
 
 def provenance() -> dict[str, Any]:
     """What the run ran on, as far as is known before it starts. `machine` is this host, modelled chip or not."""
     machine = detect()
-    return {"chip": machine["chip"], "machine": machine | {"name": platform.node()}, "code_revision": code_revision()}
+    return {
+        "chip": machine["chip"],
+        "machine": machine | {"name": platform.node()},
+        "surroundings": surroundings(),
+        "code_revision": code_revision(),
+    }
 
 
 def failure(message: str, retry: bool, facts: dict[str, Any], modelled: bool) -> Report:

@@ -23,6 +23,7 @@ from runners.agent.home import HomeInUse, NodeHome, NotJoined
 from runners.agent.host import Host
 from runners.agent.loop import Agent
 from runners.agent.version import agent_version
+from runners.engines.listed import ENGINES_FILE, BadEngineList, read_engines
 
 CANNOT_START = 1
 
@@ -34,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
         agents = join(options) if options.command == "join" else [_agent(home, options) for home in _homes(options)]
-    except (HomeInUse, NotJoined, ControlError, OSError) as error:
+    except (HomeInUse, NotJoined, BadEngineList, ControlError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return CANNOT_START
     host = Host(agents)
@@ -51,6 +52,7 @@ def _homes(options: argparse.Namespace) -> list[NodeHome]:
 
 
 def _agent(home: NodeHome, options: argparse.Namespace) -> Agent:
+    read_engines(home.root / ENGINES_FILE)  # a list that can't be used is told before the node takes work
     return Agent(home, home.credentials(), options.models, options.measure, agent_version())
 
 

@@ -7,7 +7,7 @@ the body, which may mean something else by then. A request without it comes from
 
 from __future__ import annotations
 
-NODE_PROTOCOL = 2
+NODE_PROTOCOL = 3
 FIRST = 1
 HEADER = "Lab-Node-Protocol"
 STATUS = 426

@@ -15,7 +15,7 @@ from experiments import selectors
 from experiments.api.auth import person
 from experiments.api.listing import Text, given
 from experiments.api.paging import Page, PageQuery, read_page
-from experiments.api.schemas import READ_ERRORS, LinkOut, NodeOut, NodePage, NoiseOut, PoolOut
+from experiments.api.schemas import READ_ERRORS, EngineOut, LinkOut, NodeOut, NodePage, NoiseOut, PoolOut
 from experiments.node_noise import noise_of
 from hardware.models import Node, NodeKind, NodeState
 from hardware.selectors import nodes_visible_to, offers_chip
@@ -95,6 +95,7 @@ def _nodes_out(nodes: Iterable[Node], user: User) -> list[NodeOut]:
             facts=node.facts,
             ceilings=node.ceilings,
             models=node.models_held,
+            engines=[EngineOut(**engine) for engine in node.engines],
             agent_version=node.agent_version,
             noise={name: NoiseOut(**asdict(one)) for name, one in noise.get(node.pk, {}).items()},
             fault=node.fault,

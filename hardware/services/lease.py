@@ -28,6 +28,8 @@ def record_heartbeat(node: Node, body: Heartbeat, *, busy: bool) -> Node:
         fields["ceilings"] = body.ceilings
     if body.models is not None:
         fields["models_held"] = [model.model_dump() for model in body.models]
+    if body.engines is not None:
+        fields["engines"] = [engine.model_dump() for engine in body.engines]
     if held.state in (NodeState.REGISTERED, NodeState.LOST):
         fields["state"] = live_state(draining=held.draining, busy=busy)
     if held.state != NodeState.RETIRED:

@@ -24,6 +24,8 @@ from runners.agent.publish import Publisher, PublisherThread
 from runners.agent.run_process import LEFT_BY_AGENT, Ending, RunProcess, clear_leftovers
 from runners.agent.survey import Survey
 from runners.agent.worker import Worker
+from runners.engines.listed import ENGINES_FILE
+from runners.engines.offers import EngineOffers
 from runners.models.errors import NO_ROOM
 from runners.spool import AttemptKey
 
@@ -85,6 +87,8 @@ class Agent:
         self._ended: frozenset[AttemptKey] = frozenset()
         self._last_words = LastWords(home)
         self._held = HeldModels(models_dir)
+        # A modelled node has no chip that another engine could run on.
+        self._engines = None if credentials.modelled else EngineOffers(home.root / ENGINES_FILE)
         self._news: dict[str, Any] = {"models": self._held.news(now=True)}
         if credentials.modelled:
             self._news["facts"] = {"modelled": True, "chip": (credentials.chip or {}).get("name", "")}
@@ -152,6 +156,7 @@ class Agent:
         self._look_after_last_words()
         self._look_after_worker()
         self._look_after_models()
+        self._look_after_engines()
         return None
 
     def _obey(self, heard: Heard) -> None:
@@ -236,6 +241,12 @@ class Agent:
         held = self._held.news(now=now)
         if held is not None:
             self._news = {**self._news, "models": held}
+
+    def _look_after_engines(self) -> None:
+        offered = self._engines.news() if self._engines is not None else None
+        if offered is not None:
+            self._news = {**self._news, "engines": offered}
+            self._lease_thread.beat_soon()
 
     def _close_claims_of_dead_worker(self) -> None:
         """The worker may have died between making a spool and handing the run over: nobody else would end those."""

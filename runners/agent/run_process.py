@@ -19,6 +19,7 @@ from typing import Any
 from runners import processes
 from runners.agent.home import NodeHome
 from runners.agent.survey import CEILINGS_FILE
+from runners.engines.listed import ENGINES_FILE
 from runners.events import Report
 from runners.spool import AttemptKey, SpoolComplete, SpoolWriter
 
@@ -57,7 +58,7 @@ class RunProcess:
             sys.executable, "-m", "runners.execute", "--spec", str(spec_file), "--spool", str(home.spool(key)),
             "--models", str(models_dir), "--traces", str(home.traces_dir),
             "--ceilings", str(home.root / CEILINGS_FILE), "--guard-fd", str(guard),
-            *(["--modelled"] if modelled else []),
+            "--engines", str(home.root / ENGINES_FILE), *(["--modelled"] if modelled else []),
         ]  # fmt: skip
         try:
             with output:

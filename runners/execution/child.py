@@ -1,4 +1,7 @@
-"""A child process of a run that speaks lines: its stderr goes to the journal, and it never outlives its use."""
+"""A child process of a run that speaks lines: its stderr goes to the journal, and it never outlives its use.
+
+Of a command that is no program of ours both outputs are its log.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 import signal
 import sys
 from collections import deque
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -30,24 +34,40 @@ _LEVELS: dict[str, Level] = {
 }
 
 
-class Child:
-    """`async with Child(...)`: the process runs inside the block and is gone after it, however the block ends."""
+class Command:
+    """`async with Command(...)`: the process runs inside the block and is gone after it, however the block ends."""
 
-    def __init__(self, name: str, module: str, arguments: list[str], journal: Journal, *, stdin: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        journal: Journal,
+        *,
+        stdin: bool = False,
+        speaks: bool = True,
+        environment: Mapping[str, str] | None = None,
+        grace_s: float = TERM_GRACE_S,
+    ) -> None:
+        """A command that does not speak to us has both outputs in the journal. It has `grace_s` to end by itself once
+        it is asked to."""
         self.name = name
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._command = command
         self._journal = journal
         self._stdin = asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL
+        self._stderr = asyncio.subprocess.PIPE if speaks else asyncio.subprocess.STDOUT
+        self._environment = environment
+        self._grace_s = grace_s
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
 
     async def __aenter__(self) -> Self:
+        """Raises OSError where it can't be started."""
         self.process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=self._stdin,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stderr=self._stderr,
             limit=MAX_LINE_BYTES,
-            env=processes.marked_environment(),
+            env=processes.marked_environment(extra=self._environment),
         )
         self._listening = asyncio.create_task(self._listen())
         return self
@@ -60,7 +80,7 @@ class Child:
     async def stop(self) -> None:
         """SIGTERM, then SIGKILL after a grace. Returns when it is gone and all it said on stderr is in the journal."""
         self._send(signal.SIGTERM)
-        if not await self.ends_within(TERM_GRACE_S):
+        if not await self.ends_within(self._grace_s):
             self._send(signal.SIGKILL)
             await self.ended()
         await asyncio.wait({self._listening}, timeout=TERM_GRACE_S)
@@ -93,6 +113,10 @@ class Child:
         return " | ".join(spoken[-SHOWN_LINES:])
 
     @property
+    def has_ended(self) -> bool:
+        return self.process.returncode is not None
+
+    @property
     def was_killed(self) -> bool:
         """By a signal: the memory killer's way, or another's."""
         return (self.process.returncode or 0) < 0
@@ -107,8 +131,9 @@ class Child:
         self.process.stdin.write(line.encode() + b"\n")
 
     async def _listen(self) -> None:
-        assert self.process.stderr is not None
-        async for line in self.process.stderr:
+        spoken = self.process.stderr or self.process.stdout
+        assert spoken is not None
+        async for line in spoken:
             text = line.decode(errors="replace").rstrip()
             if text:
                 self._last_lines.append(text)
@@ -120,6 +145,13 @@ class Child:
                 self.process.send_signal(number)
             except ProcessLookupError:
                 return
+
+
+class Child(Command):
+    """A program of ours, by its module: its stdout is for us, line by line."""
+
+    def __init__(self, name: str, module: str, arguments: list[str], journal: Journal, *, stdin: bool = False) -> None:
+        super().__init__(name, [sys.executable, "-m", module, *arguments], journal, stdin=stdin)
 
 
 def _level(line: str) -> Level:

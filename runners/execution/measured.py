@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,13 +16,15 @@ import aiohttp
 from pydantic_core import to_jsonable_python
 
 from runners.events import Report, RequestRecord
-from runners.execution.child import Child
+from runners.execution.child import Child, Command
+from runners.execution.endpoint import read_metrics
+from runners.execution.engines import Served, serve
 from runners.execution.errors import RunFailed
 from runners.execution.having_model import check_shape, have_model, model_facts
 from runners.execution.journal import Journal
 from runners.execution.merge import SampleMerger, on_run_clock
 from runners.execution.quality import QualityPhase
-from runners.execution.server import ReadyServer, make_server, read_steps, wait_until_ready
+from runners.execution.server import read_steps
 from runners.execution.trace_file import trace_facts, trace_source
 from runners.execution.watch import NodeWatch
 from runners.load.trace_plan import TraceSource
@@ -36,7 +39,12 @@ T = TypeVar("T")
 
 
 async def execute_measured(
-    spec: RunSpec, models_dir: Path, journal: Journal, facts: dict[str, Any], traces_dir: Path | None = None
+    spec: RunSpec,
+    models_dir: Path,
+    journal: Journal,
+    facts: dict[str, Any],
+    traces_dir: Path | None = None,
+    engines_file: Path | None = None,
 ) -> Report:
     """Runs it and gives its Report; adds to `facts` as they become known. Raises RunFailed."""
     trace = trace_source(spec, traces_dir)
@@ -46,13 +54,13 @@ async def execute_measured(
     facts["model"] = model_facts(spec.model)
     journal.status("starting", detail="server")
     quality = None if spec.quality is None else QualityPhase(spec, spec.quality, journal)
-    async with make_server(spec.engine, model, journal) as server:
-        ready = await wait_until_ready(server)
+    async with serve(spec, model, journal, engines_file) as served:
+        ready, server = served.ready, served.process
         facts["engine"] = ready.facts
         facts["emulated"] = bool(ready.facts.get("emulated"))
         journal.status("starting", detail="load")
         async with Child("client", "runners.load.client", [], journal, stdin=True) as client:
-            load = Load(spec, ready, model, client, journal, trace)
+            load = Load(spec, served, model, client, journal, trace)
             report = await _unless_it_dies(server, load.run(facts))
         if quality is not None:
             await _unless_it_dies(server, quality.ask(ready))
@@ -62,8 +70,11 @@ async def execute_measured(
     return report.model_copy(update={"facts": facts | {"quality": quality.facts()}})
 
 
-async def _unless_it_dies(server: Child, work: Coroutine[Any, Any, T]) -> T:
-    """The work's result; RunFailed as soon as the server has ended, which is then why, whatever else failed first."""
+async def _unless_it_dies(server: Command | None, work: Coroutine[Any, Any, T]) -> T:
+    """The work's result; RunFailed as soon as the server has ended, which is then why, whatever else failed first. The
+    end of an engine that is no process of ours shows in its answers alone."""
+    if server is None:
+        return await work
     task, death = asyncio.create_task(work), asyncio.create_task(server.ended())
     try:
         await asyncio.wait({task, death}, return_when=asyncio.FIRST_COMPLETED)
@@ -81,14 +92,14 @@ class Load:
     def __init__(
         self,
         spec: RunSpec,
-        ready: ReadyServer,
+        served: Served,
         model: Path | ModelRef,
         client: Child,
         journal: Journal,
         trace: TraceSource | None = None,
     ) -> None:
         self._spec = spec
-        self._ready = ready
+        self._served = served
         self._model = model
         self._client = client
         self._journal = journal
@@ -98,6 +109,7 @@ class Load:
         on_cpu = (spec.chip or {}).get("kind", "cpu") == "cpu"
         meter, self._unmetered = open_meter(ON_CPU if on_cpu else ON_GPU)
         self._power = PowerSampler(meter) if meter is not None else None
+        self._ready_s = time.monotonic()
         self._zero_s: float | None = None
         self._after = 0
         self._dropped = 0
@@ -120,14 +132,14 @@ class Load:
                     self._power.stop()
         facts.update(self._watch.stop())
         facts["power"] = self._power_facts()
-        facts["steps_dropped"] = self._dropped
+        facts["steps_dropped"] = self._dropped if self._served.gives_steps else None
+        facts["before_window"] = self._before_window()
         return self._report(facts)
 
     def _config(self) -> dict[str, Any]:
         spec = self._spec
         return {
-            "url": self._ready.url,
-            "model": self._ready.model,
+            **self._served.client_config(),
             "workload": spec.workload.model_dump(mode="json"),
             "seed": spec.seed,
             **self._tokens(),
@@ -186,8 +198,11 @@ class Load:
         elsewhere."""
         if self._zero_s is None:
             return
+        if not self._served.gives_steps:
+            await self._read_gauges(http)
+            return
         try:
-            page = await read_steps(http, self._ready.url, self._after)
+            page = await read_steps(http, self._served.ready.url, self._after)
         except (aiohttp.ClientError, TimeoutError) as error:
             self._journal.log("warning", "execute", f"the server did not give its steps: {error!r}")
             return
@@ -197,12 +212,34 @@ class Load:
         self._merger.add_steps(steps, page.now_s - self._zero_s, page.kv_blocks)
         self._journal.add_all([*steps, *self._merger.take()])
 
+    async def _read_gauges(self, http: aiohttp.ClientSession) -> None:
+        """What an engine of another kind says of itself now. Metrics that fail once are asked for again; a sample
+        without them has none."""
+        asked_s, gauges = time.monotonic(), None
+        if self._served.metrics_url is not None:
+            try:
+                gauges = await read_metrics(http, self._served.metrics_url, self._served.api_key)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                self._journal.log("warning", "execute", f"the engine did not give its metrics: {type(error).__name__}")
+        assert self._zero_s is not None
+        self._merger.add_gauges(asked_s - self._zero_s, gauges)
+        self._journal.add_all(self._merger.take())
+
     def _power_facts(self) -> dict[str, Any]:
         """What the chips drew over the window; without a meter, why there is none."""
         if self._power is None or self._zero_s is None or self._done is None:
             return {"source": None, "unmetered": self._unmetered}
         edges = (self._done["window_start_s"], self._done["window_end_s"])
         return self._power.facts(*(None if edge is None else edge + self._zero_s for edge in edges))
+
+    def _before_window(self) -> dict[str, Any]:
+        """How warm the server was when the window began: its age, where that is known, and the warm-up it had."""
+        assert self._done is not None
+        start_s, age_s = self._done["window_start_s"], self._served.ready.facts.get("server_age_s")
+        told: dict[str, Any] = {"warmup_requests": self._spec.workload.warmup.num_requests, "warmup_s": start_s}
+        if start_s is None or age_s is None or self._zero_s is None:
+            return {**told, "server_age_s": None}
+        return {**told, "server_age_s": age_s + self._zero_s + start_s - self._ready_s}
 
     def _report(self, facts: dict[str, Any]) -> Report:
         """Raises RunFailed where the server went before the load had ended."""

@@ -29,6 +29,8 @@ def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any], tra
     """Runs it and gives its Report; adds to `facts`. Raises RunFailed: a model refuses the same thing every time."""
     names = " and ".join(spec.placement.chips(spec.chip_id))
     journal.status("starting", detail=f"cost model of {names}")
+    if spec.engine.kind != "builtin":
+        raise RunFailed(f"no {spec.engine.kind} engine can be modelled: engine.kind must be builtin here", retry=False)
     if spec.chip is None and not spec.chips:
         raise RunFailed("the run names no chip to model", retry=False)
     try:

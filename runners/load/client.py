@@ -18,16 +18,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Literal, Self
 
 import aiohttp
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError, model_validator
 
+from runners.engines.listed import DialectName
+from runners.load.dialects import DIALECTS
 from runners.load.drive import LoadResult, drive
 from runners.load.http import Target
 from runners.load.plan import make_plan
-from runners.load.planned import LoadPlan
+from runners.load.planned import Ids, LoadPlan
 from runners.load.prompts import PromptSource, SyntheticPrompts, TextPrompts
 from runners.load.text import shipped_text
 from runners.load.trace_plan import TraceSource, replay_facts
@@ -39,9 +41,10 @@ LINE = TypeAdapter(dict[str, Any])
 
 class ClientConfig(BaseModel):
     """`model_path` is the file or folder whose tokenizer makes the prompts; a model of `vocab_size` ids that has no
-    words has none. `model` is the name the server knows. A workload of kind trace comes with where its rows are."""
+    words has none. `model` is the name the server knows, `dialect` what its requests may hold; prompts go as ids or,
+    where the server takes none, as the text that they are. A workload of kind trace comes with where its rows are."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
     url: str = Field(pattern=r"^https?://")
     model: str
     workload: WorkloadSpec
@@ -49,12 +52,17 @@ class ClientConfig(BaseModel):
     model_path: Path | None = None
     vocab_size: int | None = Field(default=None, ge=1)
     request_timeout_s: float = Field(gt=0)
+    dialect: DialectName = "lab"
+    prompts_as: Literal["ids", "text"] = "ids"
+    api_key: SecretStr | None = None
     trace: TraceSource | None = None
 
     @model_validator(mode="after")
     def has_tokens(self) -> Self:
         if (self.model_path is None) == (self.vocab_size is None):
             raise ValueError("model_path, vocab_size: exactly one of them is needed")
+        if self.vocab_size is not None and self.prompts_as == "text":
+            raise ValueError("prompts_as: text needs the words of a model_path")
         if self.vocab_size is not None and self.workload.kind == "text":
             raise ValueError("workload.kind: text needs words; allowed with vocab_size: any other kind")
         return self
@@ -104,15 +112,35 @@ def make_prompts(config: ClientConfig) -> PromptSource:
     return TextPrompts(config.seed, tokenizer.encode(shipped_text(), add_special=False), allowed)
 
 
+def to_text_of(config: ClientConfig) -> Callable[[Ids], str] | None:
+    """How prompts become text, where they are sent as such."""
+    if config.prompts_as == "ids" or config.model_path is None:
+        return None
+    tokenizer = Tokenizer.from_path(config.model_path)
+    return lambda ids: tokenizer.decode(list(ids))
+
+
 async def run(config: ClientConfig, plan: LoadPlan, put: Callable[[dict[str, Any]], None]) -> LoadResult:
+    to_text = to_text_of(config)
     zero_s = time.monotonic()
     put({"type": "clock", "zero_monotonic_s": zero_s})
     # No limit on connections: a limit would queue requests here, unseen by the server.
-    connector = aiohttp.TCPConnector(limit=0)
+    dialect = DIALECTS[config.dialect]
+    connector = aiohttp.TCPConnector(limit=0, force_close=not dialect.keep_alive)
     async with aiohttp.ClientSession(
         connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
     ) as http:
-        target = Target(http, config.url.rstrip("/"), config.model, config.request_timeout_s, time.monotonic, zero_s)
+        target = Target(
+            http,
+            config.url.rstrip("/"),
+            config.model,
+            config.request_timeout_s,
+            time.monotonic,
+            zero_s,
+            dialect,
+            to_text,
+            config.api_key.get_secret_value() if config.api_key else None,
+        )
         result = await drive(target, plan, put, stop_when_saturated=config.workload.stop_when_saturated)
         result.client.update(replay_facts(plan))
         return result

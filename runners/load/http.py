@@ -15,7 +15,8 @@ from typing import Any
 import aiohttp
 
 from runners.events import RequestRecord
-from runners.load.planned import PlannedRequest
+from runners.load.dialects import LAB, Dialect
+from runners.load.planned import Ids, PlannedRequest
 from runners.load.sse import SseError, SseParser
 from runners.load.trace import RequestTrace
 
@@ -32,7 +33,8 @@ class BrokenAnswer(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """Where requests go. `zero_s` is the reading of `now` at the run's time zero."""
+    """Where requests go. `zero_s` is the reading of `now` at the run's time zero. With `to_text` prompts are sent as
+    text; a `key` goes into a header of each request, and into no record."""
 
     http: aiohttp.ClientSession
     url: str
@@ -40,32 +42,24 @@ class Target:
     timeout_s: float
     now: Callable[[], float]
     zero_s: float
+    dialect: Dialect = LAB
+    to_text: Callable[[Ids], str] | None = None
+    key: str | None = None
+
+    def body(self, request: PlannedRequest) -> bytes:
+        prompt = request.prompt_ids if self.to_text is None else self.to_text(request.prompt_ids)
+        return self.dialect.body(request, self.model, prompt)
+
+    def headers(self, request: PlannedRequest) -> dict[str, str]:
+        authorised = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+        return {"Content-Type": "application/json", "X-Request-Id": request.request_id, **authorised}
+
+    def without_key(self, text: str) -> str:
+        """Words of a server may repeat the key that it was sent."""
+        return text if self.key is None else text.replace(self.key, "[key]")
 
     def run_time(self) -> float:
         return self.now() - self.zero_s
-
-
-def request_body(request: PlannedRequest, model: str) -> bytes:
-    params = request.params
-    body: dict[str, Any] = {
-        "model": model,
-        "prompt": request.prompt_ids,
-        "max_tokens": params.max_tokens,
-        "min_tokens": params.min_tokens,
-        "temperature": params.temperature,
-        "top_k": params.top_k,
-        "top_p": params.top_p,
-        "seed": params.seed,
-        "ignore_eos": params.ignore_eos,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    if request.priority:
-        body["priority"] = request.priority
-    if not request.is_last:
-        # Its answer stands in the session's next prompt.
-        body["return_token_ids"] = True
-    return json.dumps(body, separators=(",", ":")).encode()
 
 
 TokensSeen = Callable[[RequestTrace, int], None]
@@ -86,9 +80,9 @@ async def send(
         record = trace.end(target.run_time(), "timeout", f"not finished within {target.timeout_s:g} s")
     except aiohttp.ClientConnectorError as error:
         trace.refused = True
-        record = trace.end(target.run_time(), "error", describe(error))
+        record = trace.end(target.run_time(), "error", target.without_key(describe(error)))
     except (aiohttp.ClientError, OSError, ServerRefused, BrokenAnswer, SseError) as error:
-        record = trace.end(target.run_time(), "error", describe(error))
+        record = trace.end(target.run_time(), "error", target.without_key(describe(error)))
     else:
         record = trace.end(target.run_time(), "ok")
     ended(record)
@@ -102,7 +96,7 @@ def describe(error: BaseException) -> str:
 
 
 async def _stream(target: Target, trace: RequestTrace, body: bytes, seen: TokensSeen) -> None:
-    headers = {"Content-Type": "application/json", "X-Request-Id": trace.request.request_id}
+    headers = target.headers(trace.request)
     async with target.http.post(f"{target.url}/v1/completions", data=body, headers=headers) as response:
         trace.headers_s = target.run_time()
         if response.status != 200:
@@ -130,8 +124,7 @@ def _take_event(target: Target, trace: RequestTrace, event: str, arrived_s: floa
             raise ServerRefused(str(chunk["error"].get("message", chunk["error"])))
         lab = chunk.get("lab") or {}
         choice = chunk["choices"][0] if chunk.get("choices") else {}
-        # A server without `lab` is taken at its word that one event is one token; its usage corrects the total.
-        count = int(lab["tokens"]) if "tokens" in lab else int(bool(choice.get("text")))
+        count = int(lab["tokens"]) if "tokens" in lab else _count(target.dialect, chunk, choice, trace)
         if choice.get("token_ids"):
             trace.token_ids.extend(map(int, choice["token_ids"]))
         if choice.get("finish_reason"):
@@ -145,6 +138,13 @@ def _take_event(target: Target, trace: RequestTrace, event: str, arrived_s: floa
     if count > 0:
         trace.add_tokens(arrived_s, count)
         seen(trace, count)
+
+
+def _count(dialect: Dialect, chunk: dict[str, Any], choice: dict[str, Any], trace: RequestTrace) -> int:
+    """Output tokens that the event brought. A server that doesn't say is taken at its word that one event is one token;
+    its usage corrects the total."""
+    told = dialect.told(chunk)
+    return int(bool(choice.get("text"))) if told is None else max(told - trace.counted_tokens, 0)
 
 
 def _check_complete(trace: RequestTrace) -> None:

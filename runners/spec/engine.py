@@ -79,9 +79,14 @@ class PrefixTiers(Document):
 class EngineSpec(Document):
     """`weights` int8 is W8A8 (per-channel weights, per-token activations) and costs quality; `activations` auto
     follows it. Formats beyond bf16 and int8, tiers, speculation and `profile` (the engine whose overheads and
-    efficiencies a cost model has) are for modelled nodes."""
+    efficiencies a cost model has) are for modelled nodes.
 
-    kind: Literal["builtin"] = "builtin"
+    `kind` external or managed is another engine of a node, by the `name` that its operator lists it with. A name may
+    stay beside the built-in engine, so that `kind` can be an axis: its runs then go to nodes that offer that engine,
+    and both are compared on one node."""
+
+    kind: Literal["builtin", "external", "managed"] = "builtin"
+    name: Slug | None = None
     profile: Profile = "auto"
     kernels: Literal["auto", "torch"] = "auto"
     weights: Weights = "bf16"
@@ -95,6 +100,15 @@ class EngineSpec(Document):
     scheduler: SchedulerSpec = SchedulerSpec()
     speculation: SpeculationSpec = SpeculationSpec()
     threads: Literal["auto"] | Annotated[int, Field(ge=1, le=256)] = "auto"
+
+    @model_validator(mode="after")
+    def other_engine_has_a_name(self) -> Self:
+        if self.kind != "builtin" and self.name is None:
+            raise PydanticCustomError(
+                "needed", "{kind} needs the name of an engine",
+                {"field": "name", "kind": self.kind, "allowed": "a name from the list of a node's operator"},
+            )  # fmt: skip
+        return self
 
     @model_validator(mode="after")
     def combination_exists(self) -> Self:

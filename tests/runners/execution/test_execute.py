@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,86 +9,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
 import pytest
+from execution_runs import MODEL, TAG, Run, long, modelled_spec, spec
 
-from runners import models
-from runners.chips import load_catalog
-from runners.events import EVENT, AnyEvent, Log, Report, RequestRecord, Sample, Status, Step
-from runners.processes import ATTEMPT_MARK, marked_environment, marked_processes
+from runners.events import Log, Report, RequestRecord, Sample, Status, Step
+from runners.processes import ATTEMPT_MARK, marked_processes
 from runners.shapes import resolve
 from runners.spec import ShapedModel
-
-MODEL = models.get("smollm2-135m-instruct")
-Kind = TypeVar("Kind")
-TAG = f"test{os.getpid()}"
-
-
-def spec(**changes: Any) -> dict[str, Any]:
-    base = {
-        "run_id": 1, "experiment_id": 1, "trial_index": 0, "repeat": 0, "seed": 5, "settings": {},
-        "model": {"name": MODEL.name, "sha256": MODEL.sha256, "shape": dict(MODEL.shape)},
-        "chip_id": "any", "engine": {"threads": 1}, "placement": {}, "slo": {}, "cost": {},
-        "workload": {
-            "kind": "text",
-            "input_len": {"dist": "fixed", "tokens": 24},
-            "output_len": {"dist": "fixed", "tokens": 6},
-            "arrival": {"kind": "closed", "max_concurrency": 2},
-            "num_requests": 6,
-            "warmup": {"num_requests": 2},
-        },
-        "time_limit_s": 300, "code_revision": "test",
-    }  # fmt: skip
-    return base | changes
-
-
-def modelled_spec(**changes: Any) -> dict[str, Any]:
-    (chip,) = [record for record in load_catalog() if record.chip_id == "h100-sxm"]
-    return spec(chip_id="h100-sxm", chip=chip.model_dump(mode="json"), **changes)
-
-
-def long(workload: dict[str, Any]) -> dict[str, Any]:
-    rest = {key: value for key, value in workload.items() if key != "num_requests"}
-    return rest | {"duration_s": 600}
-
-
-class Run:
-    """One execution in a session of its own, as an agent starts it."""
-
-    def __init__(self, directory: Path, document: Any, *arguments: str, models_dir: Path | None = None) -> None:
-        self.spool = directory / "1-1.jsonl"
-        (directory / "spec.json").write_text(document if isinstance(document, str) else json.dumps(document))
-        self.guard, self.lifeline = os.pipe()
-        with (directory / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "runners.execute", "--spec", str(directory / "spec.json"),
-                 "--spool", str(self.spool), "--models", str(models_dir or models.default_models_dir()),
-                 "--guard-fd", str(self.guard), *arguments],
-                pass_fds=[self.guard], start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=marked_environment(TAG),
-            )  # fmt: skip
-        os.close(self.guard)
-
-    def events(self) -> list[AnyEvent]:
-        lines = self.spool.read_bytes().splitlines(keepends=True) if self.spool.exists() else []
-        return [EVENT.validate_json(line) for line in lines if line.endswith(b"\n")]
-
-    def of(self, kind: type[Kind]) -> list[Kind]:
-        return [event for event in self.events() if isinstance(event, kind)]
-
-    def report(self, within_s: float = 120) -> Report:
-        assert self.process.wait(within_s) == 0
-        (report,) = self.of(Report)
-        assert report.events == len(self.events())
-        return report
-
-    def wait_until_measuring(self) -> None:
-        deadline = time.monotonic() + 120
-        while not any(sample.phase == "measured" for sample in self.of(Sample)):
-            assert self.process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.1)
 
 
 @pytest.fixture
@@ -102,9 +31,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
     yield start_run
     for run in runs:
-        if run.process.poll() is None:
-            os.killpg(run.process.pid, signal.SIGKILL)
-            run.process.wait()
+        run.kill()
 
 
 def left() -> list[psutil.Process]:
@@ -129,6 +56,11 @@ def test_a_measured_run_tells_its_whole_story(start: Callable[..., Run], sample_
     for record in records:
         assert record.sent_s <= record.queued_s <= record.scheduled_first_s <= record.first_token_s
     assert report.facts["engine"] and report.facts["steps_dropped"] == 0
+    assert report.facts["engine"]["prefix_cache"] == "empty: the server is new"
+    before = report.facts["before_window"]
+    warmup = [record for record in records if record.phase == "warmup"]
+    assert before["warmup_requests"] == len(warmup) and before["warmup_s"] == report.window_start_s
+    assert before["server_age_s"] > report.facts["engine"]["server_age_s"] + before["warmup_s"] > 0
     assert left() == []
 
 
