@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.analysis.assumed import SOURCE as ASSUMED
 from experiments.analysis.assumed import Assumed, assume
-from experiments.analysis.compare import COMPARED, RunResult, TrialResult, compare_trials, flatten_metrics
+from experiments.analysis.compare import COMPARED, RunResult, TrialResult, compare_trials, few_samples, flatten_metrics
 from experiments.analysis.model_error import Errors
 from experiments.models import RUN_ENDED, Attempt, Experiment, Run, Trial
 from experiments.node_noise import Noise, noise_of
@@ -108,6 +108,7 @@ def _run_result(entry: RunOnNode, told: Mapping[int, _Told], noise: Mapping[int,
         speculative=of_attempt.speculative,
         noise=noise.get(entry.attempt.node_id, {}) if entry.attempt and entry.attempt.node_id else {},
         imported=entry.imported,
+        few=few_samples(run.summary or {}),
         energy_source=(source := (run.summary or {}).get("energy_source")),
         assumed=frozenset(ENERGY_UNITS) if source == ASSUMED else frozenset(),
     )

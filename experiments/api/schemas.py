@@ -399,6 +399,7 @@ class ComparedMetric(Schema):
     n: int
     unit: str
     method: str
+    few: int | None = Field(description="Of a percentile with too few samples in a run: how many. Null: enough.")
     assumed: bool = Field(description="Whether it rests on a price or a power that was assumed.")
     source: str | None = Field(description="Of energy: what its power is from, as rapl, nvml, modelled, assumed.")
 
@@ -407,6 +408,7 @@ class ComparedTrial(Schema):
     id: int
     experiment_id: int
     settings: dict[str, Any]
+    label: str = Field(description="On a ladder, what its rung is called.")
     baseline: bool
     modelled: bool
     imported: bool

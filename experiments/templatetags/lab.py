@@ -61,6 +61,9 @@ def interval(metric: dict[str, Any] | None, largest: float | None = None) -> Saf
         return SafeString("–")
     scale = display.scale_for(metric["unit"], largest if largest is not None else metric["median"])
     value = display.shown(metric["median"], metric["unit"], scale)
+    if metric.get("few") is not None:
+        title = f"too few samples for this percentile: {metric['few']} in a run"
+        value = format_html('<span class="few" title="{}">{}</span>', title, value)
     from_where = _from_where(metric)
     if metric.get("low") is None:
         return format_html("{}<small>{}</small>{}", value, metric.get("method") or "no interval", from_where)
@@ -69,7 +72,9 @@ def interval(metric: dict[str, Any] | None, largest: float | None = None) -> Saf
 
 
 def _from_where(metric: Mapping[str, Any]) -> SafeString:
-    """That it is assumed; of energy, what its power is from."""
+    """That it is assumed, or of too few samples; of energy, what its power is from."""
+    if metric.get("few") is not None:
+        return format_html('<small class="few">of {} samples</small>', metric["few"])
     if metric.get("assumed"):
         return SafeString('<small><span class="tag assumed">assumed</span></small>')
     return format_html("<small>{}</small>", metric["source"]) if metric.get("source") else SafeString("")
@@ -104,6 +109,23 @@ def signed(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{display.with_sign(value * 100)}\u00a0%"
+
+
+@register.simple_tag
+def change(row: Mapping[str, Any]) -> SafeString:
+    """A relative change with its interval, noise floor and n: no change is shown without them."""
+    floor = (
+        "no noise floor" if row["noise_floor"] is None else f"floor {display.digits(100 * row['noise_floor'])}\u00a0%"
+    )
+    if row["relative"] is None or row["low"] is None or not row["difference"]:
+        return format_html("{}<small>no interval, {}, n {}</small>", signed(row["relative"]), floor, row["n"])
+    low, high = (display.with_sign(100 * row["relative"] * row[end] / row["difference"]) for end in _ends(row))
+    return format_html("{}<small>{} … {}, {}, n {}</small>", signed(row["relative"]), low, high, floor, row["n"])
+
+
+def _ends(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Of a figure below 0 the ends of the relative interval are the other way round."""
+    return ("low", "high") if (row["relative"] >= 0) == (row["difference"] >= 0) else ("high", "low")
 
 
 @register.simple_tag

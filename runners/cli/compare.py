@@ -27,13 +27,19 @@ def compare(
         str | None, typer.Option(metavar="1,2,3", help="Trials of any experiments instead; the first is the baseline.")
     ] = None,
     metrics: Annotated[list[str] | None, typer.Option("--metric", help="Show this figure; repeatable.")] = None,
+    prices: Annotated[
+        list[str] | None, typer.Option("--usd-per-hour", metavar="NODE=USD", help="Assume this price; repeatable.")
+    ] = None,
+    power: Annotated[
+        list[str] | None, typer.Option("--watts", metavar="NODE=W", help="Assume that it draws this; repeatable.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the trials of experiments: medians with 95 % intervals, and differences from the baseline."""
     if bool(experiments) == bool(trials):
         raise WrongUse("give experiments or --trials, one of them")
     session = session_of(context)
-    found = _ask(session.client, experiments or [], trials)
+    found = _ask(session.client, experiments or [], trials, assumed_of(prices, power))
     unknown = sorted(set(metrics or ()) - set(found["metrics"]))
     if unknown:
         raise WrongUse(f"no figure is named {', '.join(unknown)}; there are: {', '.join(sorted(found['metrics']))}")
@@ -41,16 +47,28 @@ def compare(
     show(session, found, as_json, lambda: comparison_view(found, wanted))
 
 
-def _ask(client: Client, experiments: list[int], trials: str | None) -> Json:
+def assumed_of(prices: list[str] | None, power: list[str] | None) -> dict[str, str]:
+    """As the address of a comparison has them. Raises WrongUse."""
+    assumed = {}
+    for option, name, told in (("--usd-per-hour", "usd_per_hour", prices), ("--watts", "watts", power)):
+        for one in told or ():
+            node, equals, value = one.partition("=")
+            if not (node and equals and value):
+                raise WrongUse(f"{option} {one!r} can't be read; allowed: NODE=NUMBER")
+            assumed[f"{name}[{node}]"] = value
+    return assumed
+
+
+def _ask(client: Client, experiments: list[int], trials: str | None, assumed: dict[str, str]) -> Json:
     """Of several experiments the first one's first trial is the baseline."""
     found: Json
     if trials is None and len(experiments) == 1:
-        found = client.get("/compare", experiment=experiments[0])
+        found = client.get("/compare", experiment=experiments[0], **assumed)
         return found
     if trials is None:
         each = [client.get(f"/experiments/{one}")["trials"] for one in dict.fromkeys(experiments)]
         trials = ",".join(str(trial["id"]) for some in each for trial in some)
-    found = client.get("/compare", trials=trials)
+    found = client.get("/compare", trials=trials, **assumed)
     return found
 
 
@@ -82,7 +100,9 @@ def trials_table(trials: list[Json], metrics: list[str]) -> RenderableType:
 def _name(trial: Json, several: bool) -> str:
     """A modelled trial always says so."""
     whose = f"{trial['experiment_id']}: " if several else ""
-    marks = [mark for mark, holds in (("modelled", trial["modelled"]), ("baseline", trial["baseline"])) if holds]
+    assumed = any(metric.get("assumed") for metric in trial["metrics"].values())
+    told = (("modelled", trial["modelled"]), ("baseline", trial["baseline"]), ("price or power assumed", assumed))
+    marks = [mark for mark, holds in told if holds]
     return f"{whose}{settings_label(trial['settings'])}" + (f" ({', '.join(marks)})" if marks else "")
 
 
@@ -100,7 +120,8 @@ def _figure(metric: Json | None, scale: Scale) -> str:
     if metric is None:
         return "–"
     text = digits(metric["median"] * scale.factor)
-    return f"{text} {_interval(metric, scale)}".strip()
+    few = f" (of {metric['few']} samples alone)" if metric.get("few") is not None else ""
+    return f"{text} {_interval(metric, scale)}".strip() + few
 
 
 def _interval(found: Json, scale: Scale) -> str:
@@ -118,12 +139,17 @@ def differences_table(differences: list[Json], metrics: list[str], units: dict[s
             "–" if one["relative"] is None else f"{one['relative']:+.1%}",
             _interval_text(one, units[one["metric"]]),
             _verdict(one),
-            f"{line(one['method'])}, n = {one['n']}",
+            f"{line(one['method'])}, n = {one['n']}, {_floor(one)}",
         )
         for one in ordered
     ]
     headings = ("Setting", "Figure", "Change", "95 % interval", "Verdict", "How")
     return table(headings, rows, ("Change", "95 % interval"))
+
+
+def _floor(difference: Json) -> str:
+    floor = difference["noise_floor"]
+    return "no noise floor" if floor is None else f"noise floor {floor:.1%}"
 
 
 def _interval_text(difference: Json, unit: str) -> str:
@@ -138,6 +164,8 @@ def _interval_text(difference: Json, unit: str) -> str:
 def _verdict(difference: Json) -> str:
     """What the lab calls it; a comparison of measured with modelled figures says so."""
     mixed = " (measured against modelled)" if difference["mixes_modelled"] else ""
+    if difference.get("mixes_energy"):
+        return f"not comparable: energy {difference['mixes_energy']}"
     mixed += " (imported against not)" if difference.get("mixes_imported") else ""
     if difference["is_difference"]:
         return f"a difference{mixed}"

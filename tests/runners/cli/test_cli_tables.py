@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runners.cli.compare import comparison_view
+from runners.cli.bottleneck import bottleneck_view
+from runners.cli.compare import assumed_of, comparison_view
+from runners.cli.errors import WrongUse
 from runners.cli.progress import Bars, Lines, change_text, figures_text
 from runners.cli.tables import chips_text, counts_text, figures_table, run_view, runs_table
 
@@ -53,6 +55,34 @@ def test_a_figure_that_was_not_measured_is_a_dash_never_zero() -> None:
     row = shown([trial(BASELINE)], [], "ttft").splitlines()[2]
     assert "–" in row
     assert " 0 " not in row
+
+
+def test_a_figure_of_too_few_samples_and_an_assumed_price_say_so() -> None:
+    few = trial(CHANGED)
+    few["metrics"]["output_throughput"] |= {"few": 12, "assumed": True}
+    text = shown([few], [])
+    assert "(of 12 samples alone)" in text
+    assert "price or power assumed" in text
+
+
+def test_what_is_assumed_is_sent_as_an_address_has_it() -> None:
+    assert assumed_of(["a=2.5"], ["a=300", "b=40"]) == {
+        "usd_per_hour[a]": "2.5", "watts[a]": "300", "watts[b]": "40",
+    }  # fmt: skip
+    with pytest.raises(WrongUse, match=r"--watts 'a'.*NODE=NUMBER"):
+        assumed_of(None, ["a"])
+
+
+def test_a_runs_bottleneck_is_told_with_its_arguments_and_what_to_compare() -> None:
+    cause = {"kind": "queue", "name": "Queue: too few seats", "score": 0.9, "says": "90 % of the time"}
+    found = {"kind": "queue", "name": cause["name"], "causes": [cause], "why_not": "", "modelled": True,
+             "suggests": {"engine.max_num_seqs": [1, 2]}}  # fmt: skip
+    text = printed(bottleneck_view(found))
+    assert "Held up by: Queue: too few seats (modelled)" in text
+    assert "compare engine.max_num_seqs: 1, 2" in text
+    none = found | {"kind": None, "name": None, "causes": [], "why_not": "not enough evidence", "suggests": None}
+    assert "No bottleneck (modelled): not enough evidence" in printed(bottleneck_view(none))
+    assert printed(bottleneck_view(None)).strip() == ""
 
 
 def test_a_modelled_trial_says_so() -> None:
