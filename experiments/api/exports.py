@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from django.http import HttpRequest, StreamingHttpResponse
@@ -12,7 +13,9 @@ from experiments import selectors
 from experiments.api.auth import person
 from experiments.api.schemas import READ_ERRORS
 from experiments.exports.build import Export, ExportKind, RecordKind, export_experiment, export_run
-from experiments.exports.bundle import check_ended, stream_bundle
+from experiments.exports.bundle import bundle_of, check_ended
+from experiments.exports.foreign import CONTENT_TYPES as FOREIGN_TYPES
+from experiments.exports.foreign import FORMATS, Tool, foreign_bytes, stream_bytes
 from experiments.exports.formats import CONTENT_TYPES, Format
 from experiments.exports.stream import stream_table
 from labsite.accounts.audit import record
@@ -32,6 +35,12 @@ DOWNLOAD: dict[str, Any] = {
 }
 BUNDLE: dict[str, Any] = {
     "responses": {200: {"description": "The bundle", "content": {"application/zip": {"schema": BINARY}}}}
+}
+FOREIGN: dict[str, Any] = {
+    "responses": {200: {"description": "The file", "content": {"application/json": {"schema": {"type": "object"}}}}}
+}
+FOREIGN_LINES: dict[str, Any] = {
+    "responses": {200: {"description": "The file", "content": {"application/x-ndjson": {"schema": BINARY}}}}
 }
 DESCRIPTION = """Each row says whose it is (`run_id`, `attempt`) and whether it is `modelled`. In CSV a list is JSON in
 one cell, and text that a spreadsheet would run as a formula begins with an apostrophe. A Parquet file names the
@@ -92,8 +101,42 @@ def download_bundle(request: HttpRequest, experiment_id: int) -> HttpResponseBas
     experiment = selectors.get_experiment(user, experiment_id)
     check_ended(experiment)
     record(user, "experiment.export", experiment, kind="bundle", format="zip")
-    response = StreamingHttpResponse(stream_bundle(experiment), content_type="application/zip")
-    response["Content-Disposition"] = f'attachment; filename="experiment-{experiment.pk}-bundle.zip"'
+    return _attached(bundle_of(experiment), "application/zip", f"experiment-{experiment.pk}-bundle.zip")
+
+
+@router.get(
+    "/runs/{int:run_id}/vllm.json",
+    response={EXPORT_ERRORS: ErrorBody},
+    openapi_extra=FOREIGN,
+    summary="Download a run as vLLM's detailed bench JSON",
+    description="As `vllm bench serve --save-detailed` writes it; generated texts are empty, as they are not kept.",
+)
+def download_vllm(request: HttpRequest, run_id: int) -> HttpResponseBase:
+    return _foreign(request, run_id, "vllm")
+
+
+@router.get(
+    "/runs/{int:run_id}/aiperf.jsonl",
+    response={EXPORT_ERRORS: ErrorBody},
+    openapi_extra=FOREIGN_LINES,
+    summary="Download a run as AIPerf's records",
+    description="One request a line, as in AIPerf's `profile_export.jsonl`.",
+)
+def download_aiperf(request: HttpRequest, run_id: int) -> HttpResponseBase:
+    return _foreign(request, run_id, "aiperf")
+
+
+def _foreign(request: HttpRequest, run_id: int, tool: Tool) -> HttpResponseBase:
+    user = person(request)
+    run = selectors.get_run(user, run_id)
+    pieces = foreign_bytes(run, tool)
+    record(user, "run.export", run, project=run.experiment.project, kind="requests", format=tool)
+    return _attached(pieces, FOREIGN_TYPES[tool], f"run-{run.pk}-{tool}.{FORMATS[tool]}")
+
+
+def _attached(pieces: Iterator[bytes], content_type: str, name: str) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(stream_bytes(pieces), content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["Cache-Control"] = "private, no-store"
     return response
 

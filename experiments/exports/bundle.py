@@ -6,11 +6,8 @@ Of a run its final attempt counts, as in every result. Ids are left out: runs an
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
-
-from asgiref.sync import sync_to_async
-from django.db import connection
 
 from experiments.comparison import compare_experiment
 from experiments.errors import WrongState
@@ -46,25 +43,12 @@ def check_ended(experiment: Experiment) -> None:
     """Raises WrongState while a run of it has not ended: a bundle is of what can't change any more."""
     left = Run.objects.filter(experiment=experiment).exclude(state__in=RUN_ENDED).count()
     if left:
-        raise WrongState(
-            f"{left} runs of experiment {experiment.pk} have not ended: wait, or cancel it"
-        )
+        raise WrongState(f"{left} runs of experiment {experiment.pk} have not ended: wait, or cancel it")
 
 
-async def stream_bundle(experiment: Experiment) -> AsyncIterator[bytes]:
-    """The file piece by piece; between two no connection is held."""
-    pieces = bundle_bytes(f"{lab_version()} {code_revision()}", _members(experiment))
-
-    def next_piece() -> bytes | None:
-        try:
-            return next(pieces, None)
-        finally:
-            if not connection.in_atomic_block:
-                connection.close()  # which gives it back to the pool
-
-    while (piece := await sync_to_async(next_piece)()) is not None:
-        if piece:
-            yield piece
+def bundle_of(experiment: Experiment) -> Iterator[bytes]:
+    """The file piece by piece."""
+    return bundle_bytes(f"{lab_version()} {code_revision()}", _members(experiment))
 
 
 def _members(experiment: Experiment) -> Iterator[tuple[str, Iterable[bytes]]]:

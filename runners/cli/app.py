@@ -21,6 +21,7 @@ from runners.cli.compare import compare
 from runners.cli.errors import FAULT, INTERRUPTED, CommandFailed, WrongUse
 from runners.cli.export import export
 from runners.cli.follow import wait, watch
+from runners.cli.importing import import_results
 from runners.cli.ladder import ladder
 from runners.cli.login import login, logout
 from runners.cli.look import list_experiments, list_runs, nodes, show_one
@@ -80,6 +81,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": check,
     "ladder": ladder,
     "export": export,
+    "import": import_results,
     "cancel": cancel,
     "pause": pause,
     "resume": resume,

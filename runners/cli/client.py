@@ -7,7 +7,7 @@ down for a moment; a 429 waits as long as it says. It knows the API's error shap
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,8 @@ MOST_RATE_LIMITED = 10
 PAGE = 200
 
 Json = dict[str, Any]
+Content = bytes | Iterable[bytes]
+"""A body; pieces must be such as can be gone through again, should the request have to wait and go once more."""
 
 
 class Client:
@@ -58,13 +60,17 @@ class Client:
         path: str,
         body: Any = None,
         *,
-        content: bytes | None = None,
+        content: Content | None = None,
         headers: Mapping[str, str] | None = None,
         repeat: bool = False,
+        patience_s: float | None = None,
         **params: Any,
     ) -> Any:
-        """`body` is sent as JSON, `content` as it is. `repeat` says that sending it twice does what once does."""
-        return self._json("POST", path, params, body=body, content=content, headers=headers, repeat=repeat)
+        """`body` is sent as JSON, `content` as it is. `repeat` says that sending it twice does what once does, and
+        `patience_s` that the answer may take longer than usual."""
+        return self._json(
+            "POST", path, params, body=body, content=content, headers=headers, repeat=repeat, patience_s=patience_s
+        )
 
     def patch(self, path: str, body: Any) -> Any:
         return self._json("PATCH", path, {}, body=body, repeat=True)
@@ -104,9 +110,10 @@ class Client:
         params: Mapping[str, Any],
         *,
         body: Any = None,
-        content: bytes | None = None,
+        content: Content | None = None,
         headers: Mapping[str, str] | None = None,
         repeat: bool,
+        patience_s: float | None = None,
     ) -> Any:
         request = self._http.build_request(
             method,
@@ -115,6 +122,7 @@ class Client:
             json=body if content is None and method not in ("GET", "DELETE") else None,
             content=content,
             headers=dict(headers or {}),
+            timeout=TIMEOUT if patience_s is None else httpx.Timeout(patience_s, connect=10.0),
         )
         response = self._send(request, repeat=repeat)
         if response.status_code == 204 or not response.content:

@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated, Literal, cast
 
 import httpx
 import typer
@@ -16,14 +16,21 @@ from runners.cli.errors import WrongUse
 from runners.cli.options import RunOption, ThingId
 from runners.cli.session import JsonOption, Session, session_of, show
 
-Kind = Literal["requests", "samples", "steps", "log", "runs"]
+Kind = Literal["requests", "samples", "steps", "log", "runs", "bundle", "vllm", "aiperf"]
+WHOLE: dict[str, str] = {"bundle": "bundle.zip", "vllm": "vllm.json", "aiperf": "aiperf.jsonl"}
+"""Kinds that have one format: the file's name in the address."""
 Form = Literal["jsonl", "csv", "parquet"]
+
+KIND_HELP = (
+    "Which records; runs: one row each with its figures; bundle: an experiment whole, for another lab; "
+    "vllm, aiperf: with --run, its requests as those tools write them."
+)
 
 
 def export(
     context: typer.Context,
     number: ThingId,
-    kind: Annotated[Kind, typer.Argument(help="Which records; runs: one row each with its figures.")] = "runs",
+    kind: Annotated[Kind, typer.Argument(help=KIND_HELP)] = "runs",
     form: Annotated[Form, typer.Option("--format", "-f", help="The file's format.")] = "csv",
     output: Annotated[
         str | None,
@@ -45,7 +52,8 @@ def export(
         raise WrongUse("--attempt goes with --run")
     if output == "-" and (as_json or (sys.stdout.isatty() and form == "parquet")):
         raise WrongUse("standard output can't take this: give -o FILE")
-    path = f"/{'runs' if is_run else 'experiments'}/{number}/export/{kind}.{form}"
+    path = _path(number, kind, form, is_run)
+    form = cast(Form, WHOLE[kind].rpartition(".")[2]) if kind in WHOLE else form
     with session.client.stream(path, attempt=attempt) as response:
         _tell_left_out(session, response)
         if output == "-":
@@ -57,6 +65,16 @@ def export(
     result = {"file": str(target), "bytes": size, "runs": int(response.headers.get("Lab-Runs", 0)),
               "runs_left_out": int(response.headers.get("Lab-Runs-Left-Out", 0))}  # fmt: skip
     show(session, result, as_json, lambda: f"{target}: {size} bytes")
+
+
+def _path(number: int, kind: Kind, form: Form, is_run: bool) -> str:
+    """Raises WrongUse where the kind is of the other thing."""
+    if (kind == "bundle" and is_run) or (kind in ("vllm", "aiperf") and not is_run):
+        raise WrongUse(f"{kind} is of {'an experiment, not of a run' if is_run else 'a run: give --run'}")
+    things = "runs" if is_run else "experiments"
+    if kind in WHOLE:
+        return f"/{things}/{number}/{WHOLE[kind]}"
+    return f"/{things}/{number}/export/{kind}.{form}"
 
 
 def _tell_left_out(session: Session, response: httpx.Response) -> None:

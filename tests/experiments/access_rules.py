@@ -110,6 +110,9 @@ API: dict[str, dict[str, Rule]] = {
     f"{RUN}/series": {"GET": Rule(MEMBER)},
     f"{RUN}/steps": {"GET": Rule(MEMBER)},
     f"{RUN}/log": {"GET": Rule(MEMBER)},
+    # its run has not ended
+    f"{RUN}/vllm.json": {"GET": Rule(outcomes("in in gone refused refused refused refused refused refused"))},
+    f"{RUN}/aiperf.jsonl": {"GET": Rule(outcomes("in in gone refused refused refused refused refused refused"))},
     f"{RUN}/export/<kind>.<form>": {"GET": change(MEMBER, query="attempt=1")},
     "compare": {"GET": Rule(MEMBER, query="experiment={experiment_id}")},
     "webhooks": {"GET": Rule(SIGNED_IN), "POST": change(OPERATE, WEBHOOK)},
