@@ -12,7 +12,7 @@ from labsite.accounts.models import Project, User
 
 class Trace(models.Model):
     """A trace of a project, by a name that is the project's own. `sha256` is that of the file as it is kept (equal
-    files are kept once), `source_sha256` that of the file that came. `summary` is runners.load.traces.figures;
+    files are kept once), `source_sha256` that of the file that came. `summary` is runners.traces.figures;
     `skipped` lines of the file gave no row, and `bad_lines` says of the first of them why. It can't be removed while
     there are `experiments` that name it."""
 

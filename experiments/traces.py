@@ -11,9 +11,9 @@ from experiments.trace_models import Trace
 from experiments.trace_store import path_of
 from labsite.accounts.models import User
 from labsite.accounts.permissions import projects_of
-from runners.load.traces.clipping import extent_of
-from runners.load.traces.kept_rows import cut_rows, kept_rows
 from runners.spec.trace import TraceExtent, TraceRef, TraceSpec
+from runners.traces.clipping import extent_of
+from runners.traces.kept_rows import cut_rows, kept_rows
 
 PREVIEWED = 20
 

@@ -28,7 +28,7 @@ from experiments.trace_models import Trace
 from experiments.trace_store import path_of
 from experiments.traces import first_lines, readable_traces
 from labsite.error_body import ErrorBody
-from runners.load.traces.formats import FormatName
+from runners.traces.formats import FormatName
 
 router = Router(tags=["traces"])
 

@@ -20,10 +20,10 @@ from labsite.accounts.audit import record
 from labsite.accounts.models import Project, Role, User
 from labsite.accounts.permissions import require, require_control
 from runners.document import FieldError, SpecError
-from runners.load.traces.formats import UnknownFormat
-from runners.load.traces.keeping import KeptTrace, keep_trace
-from runners.load.traces.rows import BadLines, TraceError
 from runners.spec import TraceRef
+from runners.traces.formats import UnknownFormat
+from runners.traces.keeping import KeptTrace, keep_trace
+from runners.traces.rows import BadLines, TraceError
 
 MAX_UPLOAD_BYTES = 512 * 1024 * 1024
 # Whoever changes which files there are holds it until his transaction ends: an advisory lock of this number.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from runners.agent.control import ControlPlane
 from runners.execution.trace_file import SUFFIX, trace_path
-from runners.load.traces.keeping import digest_of
 from runners.models.errors import NO_ROOM
 from runners.spec import RunSpec
+from runners.traces.keeping import digest_of
 
 KEPT = 20
 """Files; what a node's disk holds of traces is bounded by that."""

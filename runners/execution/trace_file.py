@@ -10,8 +10,8 @@ from typing import Any
 
 from runners.execution.errors import RunFailed
 from runners.load.trace_plan import TraceSource
-from runners.load.traces.keeping import digest_of
 from runners.spec import RunSpec
+from runners.traces.keeping import digest_of
 
 SUFFIX = ".jsonl"
 

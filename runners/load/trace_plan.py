@@ -19,13 +19,13 @@ from runners.load.planned import FollowUp, Ids, LoadPlan, Phase, PlannedRequest,
 from runners.load.prompts import PromptSource
 from runners.load.schedule import arrivals_of, users_of
 from runners.load.seeds import Stream, random_stream
-from runners.load.traces.clipping import Clipped, clip
-from runners.load.traces.kept_rows import cut_rows, kept_rows
-from runners.load.traces.rows import TraceRow
-from runners.load.traces.values import hashed
 from runners.load.users import ConstantUsers
 from runners.runtime.sequence import SamplingParams
 from runners.spec import RecordedArrival, TraceRef, WorkloadSpec
+from runners.traces.clipping import Clipped, clip
+from runners.traces.kept_rows import cut_rows, kept_rows
+from runners.traces.rows import TraceRow
+from runners.traces.values import hashed
 
 SESSION_BLOCK_TOKENS = 512
 BLOCKS_HELD = 4096

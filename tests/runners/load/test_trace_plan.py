@@ -20,12 +20,12 @@ from runners.load import virtual
 from runners.load.planned import PlannedRequest
 from runners.load.prompts import SyntheticPrompts
 from runners.load.trace_plan import TracePlan, TraceSource
-from runners.load.traces.clipping import clip, extent_of
-from runners.load.traces.keeping import keep_trace
-from runners.load.traces.kept_rows import cut_rows, kept_rows
 from runners.modelled.executor import build_engine
 from runners.modelled.fleet import one_engine
 from runners.spec import CostSpec, EngineSpec, ModelRef, PlacementSpec, RunSpec, SloSpec, TraceRef, WorkloadSpec
+from runners.traces.clipping import clip, extent_of
+from runners.traces.keeping import keep_trace
+from runners.traces.kept_rows import cut_rows, kept_rows
 
 H100 = next(chip for chip in load_catalog() if chip.chip_id == "h100-sxm")
 MODEL = models.get("smollm2-135m-instruct")

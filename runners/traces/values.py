@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from runners.load.traces.rows import MAX_PREFIX_IDS, MAX_TOKENS, LineFault
 from runners.plain_text import NAME_RULE, is_name
+from runners.traces.rows import MAX_PREFIX_IDS, MAX_TOKENS, LineFault
 
 SHOWN = 40
 LARGEST_ID = 2**63 - 1

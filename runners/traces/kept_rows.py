@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from runners.load.traces.json_rows import OwnRows
-from runners.load.traces.rows import TraceRow
 from runners.spec.trace import TraceSpec
+from runners.traces.json_rows import OwnRows
+from runners.traces.rows import TraceRow
 
 
 def kept_rows(path: Path, block_tokens: int) -> Iterator[TraceRow]:

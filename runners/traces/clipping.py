@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from runners.load.traces.rows import TraceRow
 from runners.spec.trace import TraceExtent
 from runners.spec.workload import MAX_OUTPUT_TOKENS
+from runners.traces.rows import TraceRow
 
 
 def clip(input_tokens: int, output_tokens: int, max_model_len: int) -> tuple[int, int]:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runners.load.traces.formats import FORMATS, UnknownFormat, detect
-from runners.load.traces.keeping import KeptTrace, keep_trace
-from runners.load.traces.kept_rows import kept_rows
-from runners.load.traces.lines import MAX_LINE_BYTES
-from runners.load.traces.rows import BadLines, TraceError, TraceRow
+from runners.traces.formats import FORMATS, UnknownFormat, detect
+from runners.traces.keeping import KeptTrace, keep_trace
+from runners.traces.kept_rows import kept_rows
+from runners.traces.lines import MAX_LINE_BYTES
+from runners.traces.rows import BadLines, TraceError, TraceRow
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"

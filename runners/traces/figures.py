@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from runners.load.traces.rows import TraceRow
+from runners.traces.rows import TraceRow
 
 MOST_IDS = 4_000_000
 PERCENTILES = (50, 90, 95, 99)

@@ -18,10 +18,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from runners.load.traces.figures import TraceFigures
-from runners.load.traces.formats import DEFAULT_BLOCK_TOKENS, FORMAT_OF, FormatName, detect, first_bytes, read_rows
-from runners.load.traces.json_rows import to_line
-from runners.load.traces.rows import LONGEST_TRACE_S, MAX_ROWS, BadLine, BadLines, TraceError, TraceRow
+from runners.traces.figures import TraceFigures
+from runners.traces.formats import DEFAULT_BLOCK_TOKENS, FORMAT_OF, FormatName, detect, first_bytes, read_rows
+from runners.traces.json_rows import to_line
+from runners.traces.rows import LONGEST_TRACE_S, MAX_ROWS, BadLine, BadLines, TraceError, TraceRow
 
 TOLD_BAD_LINES = 20
 GIVE_UP_AFTER = 1_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from runners.load.traces import values
-from runners.load.traces.lines import as_text
-from runners.load.traces.rows import MAX_CLASS, MAX_SESSION, MAX_TURN, LineFault, TraceRow
+from runners.traces import values
+from runners.traces.lines import as_text
+from runners.traces.rows import MAX_CLASS, MAX_SESSION, MAX_TURN, LineFault, TraceRow
 
 MOONCAKE_BLOCK_TOKENS = 512
 BAILIAN_BLOCK_TOKENS = 16

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Sequence
 
-from runners.load.traces import values
-from runners.load.traces.lines import as_text
-from runners.load.traces.rows import MAX_CLASS, MAX_SESSION, LineFault, TraceRow
+from runners.traces import values
+from runners.traces.lines import as_text
+from runners.traces.rows import MAX_CLASS, MAX_SESSION, LineFault, TraceRow
 
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 BURST_COLUMNS = ("Timestamp", "Request tokens", "Response tokens")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol, get_args
 
-from runners.load.traces import csv_rows, json_rows, share_gpt, values
-from runners.load.traces.lines import BOM, read_lines
-from runners.load.traces.rows import BadLine, LineFault, TraceError, TraceRow
+from runners.traces import csv_rows, json_rows, share_gpt, values
+from runners.traces.lines import BOM, read_lines
+from runners.traces.rows import BadLine, LineFault, TraceError, TraceRow
 
 FormatName = Literal["mooncake", "azure", "burstgpt", "bailian", "sharegpt", "custom"]
 FORMATS: tuple[FormatName, ...] = get_args(FormatName)

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from runners.load.traces import values
-from runners.load.traces.lines import MAX_LINE_BYTES, as_text
-from runners.load.traces.rows import MAX_SESSION, BadLine, LineFault, TraceRow
+from runners.traces import values
+from runners.traces.lines import MAX_LINE_BYTES, as_text
+from runners.traces.rows import MAX_SESSION, BadLine, LineFault, TraceRow
 
 CHARACTERS_A_TOKEN = 4
 CHUNK_BYTES = 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from runners.load.traces.rows import BadLine, LineFault
+from runners.traces.rows import BadLine, LineFault
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
