@@ -32,9 +32,10 @@ from runners.spec import RunSpec
 from runners.system_figures import SystemFigures, sum_over_engines, system_figures
 from runners.thinking_figures import count_thinking, time_to_answer_s
 from runners.traffic_parts import FIGURES, records_by_class, stages_of
+from runners.transient import find_transient
 from runners.ttft_parts import mean_parts, part_values
 from runners.validity import Reason, find_reasons
-from runners.window import begins_in, length_s, window_of
+from runners.window import Window, begins_in, length_s, window_of
 
 PERCENTILES = (50, 90, 95, 99)
 
@@ -149,6 +150,7 @@ def summarize(
         **_runtime_metrics(measured, inside, report, spec, system),
         **_quality_metrics(report, spec),
         **_cost_metrics(measured, report, spec, system),
+        "steady_from": _steady_from(measured, window),
     }
     reasons = find_reasons(requests, inside, report, spec, attempt=attempt)
     parts = mean_parts([record for record in measured if record.status == "ok"])
@@ -167,6 +169,12 @@ def summarize(
         stages,
         read_quality(report),
     )
+
+
+def _steady_from(measured: Sequence[RequestRecord], window: Window | None) -> Metric:
+    """Seconds after the window's start; of as many stream events with tokens."""
+    found = find_transient(measured, window) if window is not None else None
+    return Metric(None, "s", 0) if found is None else Metric(found.ends_s, "s", found.events)
 
 
 def _part_metrics(
