@@ -16,6 +16,7 @@ class ScriptedLab(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: list[tuple[int, Any] | None] = []
         self.requests: list[dict[str, Any]] = []
+        self.paths: list[str] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -32,6 +33,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.server.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        self.server.paths.append(self.path)
         answers = self.server.answers
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if answer is None:
