@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.guides import Guide, read_guide
+from experiments.search.planner import most_runs_of, plans_ahead
 from runners.document import parse_text
 from runners.matrix import Plan, plan_experiment
 
@@ -31,6 +32,7 @@ class Example:
     guide: Guide | None
     trials: int
     runs: int
+    searches: bool
     chips: tuple[str, ...]
     nodes: str
     speculative: bool
@@ -78,8 +80,9 @@ def _read(path: Path) -> Example:
         text=text,
         document=document,
         guide=read_guide(guide.read_text(encoding="utf-8")) if guide.exists() else None,
-        trials=len(plan.cells),
-        runs=len(plan.runs),
+        trials=len(plan.searched) or len(plan.cells),
+        runs=most_runs_of(plan),
+        searches=plans_ahead(plan.spec),
         chips=_chips(plan),
         nodes=_nodes(plan),
         speculative=any(cell.spec.allow_speculative for cell in plan.cells),

@@ -17,7 +17,8 @@ from django.db.models import Max
 
 from experiments.comparison import results_of
 from experiments.models import EXPERIMENT_OPEN, Experiment, Run, Trial
-from experiments.search.seen import Settings, Step, TrialSeen, key_of
+from experiments.search.missing import Missing, missing_runs
+from experiments.search.seen import Settings, TrialSeen, key_of
 from experiments.search.stored import is_planning, plan_stored, see, spec_of
 from experiments.selectors import trials_with_runs
 from experiments.services.feasibility import Feasible, check_feasible
@@ -94,14 +95,14 @@ class _Extending:
         plan = Plan(cells[0].spec, tuple(cells), ())
         return check_feasible(plan, self.experiment.project)
 
-    def _add(self, spec: ExperimentSpec, missing: Sequence[_Missing], trials: Sequence[TrialSeen]) -> bool:
+    def _add(self, spec: ExperimentSpec, missing: Sequence[Missing], trials: Sequence[TrialSeen]) -> bool:
         """Stores the runs, and the trials that they are the first of, behind all that there are. False without any.
 
         Raises SpecError, before anything is stored, where one can't run any more.
         """
         if not missing:
             return False
-        indexes: dict[int | str, _Missing] = {one.trial or key_of(one.settings): one for one in missing}
+        indexes: dict[int | str, Missing] = {one.trial or key_of(one.settings): one for one in missing}
         known = {trial.id: trial.index for trial in trials}
         fresh = itertools.count(len(trials))
         cells: dict[int, Cell] = {}
@@ -128,30 +129,3 @@ class _Extending:
             for repeat, wanted in sorted(by_repeat.items())
             for trial in order_of(spec.seed, repeat, wanted)
         ]
-
-
-@dataclass(frozen=True)
-class _Missing:
-    """One run that there should be; `trial` is the id of a trial that is there already."""
-
-    settings: Settings
-    trial: int | None
-    repeat: int
-
-
-def missing_runs(step: Step, trials: Sequence[TrialSeen]) -> list[_Missing]:
-    """What the step wants beyond what is there, repeat by repeat. Trials of the same settings each get their own."""
-    by_key: defaultdict[str, list[TrialSeen]] = defaultdict(list)
-    for trial in trials:
-        by_key[key_of(trial.settings)].append(trial)
-    most: dict[str, tuple[Settings, int]] = {}
-    for wanted in step.wanted:
-        key = key_of(wanted.settings)
-        most[key] = (wanted.settings, max(wanted.runs, most.get(key, (wanted.settings, 0))[1]))
-    found = []
-    for key, (settings, runs) in most.items():
-        matching: Sequence[TrialSeen | None] = by_key.get(key) or [None]
-        for there in matching:
-            have = len(there.runs) if there is not None else 0
-            found += [_Missing(settings, there.id if there else None, repeat) for repeat in range(have, runs)]
-    return sorted(found, key=lambda one: one.repeat)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.analysis.compare import RunResult
+from experiments.search.missing import missing_runs
 from experiments.search.planner import Planned, plan_searches
 from experiments.search.seen import Allowed, Asked, RunSeen, Settings, TrialSeen
-from experiments.services.extending import missing_runs
 from runners.spec import ExperimentSpec
 
 MOST_STEPS = 2_000
