@@ -24,11 +24,25 @@ MOST_CHOICES = 5
 ARRIVALS: dict[str, dict[str, Any]] = {
     "closed": {"kind": "closed", "max_concurrency": 8},
     "open": {"kind": "open", "request_rate": 1.0},
+    "stages": {
+        "kind": "stages",
+        "stages": [{"duration_s": 60.0, "request_rate": 1.0}, {"duration_s": 60.0, "request_rate": 2.0}],
+    },
 }
 LENGTHS: dict[str, dict[str, Any]] = {
     "fixed": {"dist": "fixed", "tokens": 128},
     "uniform": {"dist": "uniform", "min_tokens": 64, "max_tokens": 256},
     "lognormal": {"dist": "lognormal", "median_tokens": 128, "sigma": 0.5, "max_tokens": 1024},
+}
+COUNTS: dict[str, dict[str, Any]] = {
+    "fixed": {"dist": "fixed", "count": 4},
+    "uniform": {"dist": "uniform", "min_count": 2, "max_count": 8},
+}
+PAUSES: dict[str, dict[str, Any]] = {
+    "fixed": {"dist": "fixed", "value_s": 1.0},
+    "uniform": {"dist": "uniform", "min_s": 1.0, "max_s": 10.0},
+    "exponential": {"dist": "exponential", "mean_s": 5.0, "max_s": 60.0},
+    "lognormal": {"dist": "lognormal", "median_s": 5.0, "sigma": 0.5, "max_s": 60.0},
 }
 ENDS: dict[str, tuple[str, Any]] = {"num_requests": ("duration_s", 64), "duration_s": ("num_requests", 60.0)}
 
@@ -103,6 +117,19 @@ def _kind(path: str, value: str, document: Document) -> list[Change]:
     taken = [Change(tuple(one.split(".")), REMOVED) for one in gone if read(document, one) is not None]
     added = [Change((*keys, name), start) for name, start in starts_of(path, value, document).items()]
     return [Change((*keys, key), value), *taken, *added, *kept]
+
+
+def _arrival(path: str, value: str, document: Document) -> list[Change]:
+    """Another kind of arrival. Stages say themselves how long the load lasts; any other kind must be told."""
+    changes = _variant(ARRIVALS)(path, value, document)
+    given = [end for end in ENDS if read(document, f"workload.{end}") is not None]
+    if value == "stages":
+        axes = [f"workload.{end}" for end in ENDS if f"workload.{end}" in axes_of(document)]
+        gone = [change for axis in axes for change in _remove_axis(axis, document)]
+        return [*changes, *(Change(("workload", end), REMOVED) for end in given), *gone]
+    if value in ARRIVALS and not given:
+        return [*changes, Change(("workload", "num_requests"), ENDS["num_requests"][1])]
+    return changes
 
 
 def _is_below(axis: str, paths: list[str]) -> bool:
@@ -268,7 +295,9 @@ def _faults(document: Document) -> set[tuple[str, str]]:
 _KINDS: dict[str, Callable[[str, str, Document], list[Change]]] = {
     "set": _set,
     "nodes": _nodes,
-    "arrival": _variant(ARRIVALS),
+    "arrival": _arrival,
+    "count": _variant(COUNTS),
+    "pause": _variant(PAUSES),
     "length": _variant(LENGTHS),
     "kind": _kind,
     "optional": _optional,

@@ -30,8 +30,21 @@ LABELS = {
     "capacity_bytes": "Capacity",
     "groups": "Shared prefixes",
     "prefix_tokens": "Tokens of each",
+    "share": "Share that has one",
+    "factor": "Thinking per answer token",
+    "effort": "Effort",
+    "in_history": "Thinking stays in the history",
+    "count": "Number",
+    "min_count": "From",
+    "max_count": "To at most",
+    "value_s": "Always",
+    "min_s": "From",
+    "mean_s": "Mean",
+    "median_s": "Median",
+    "max_s": "At most",
 }
 UNITS = {"request_rate": "req/s", "bytes_per_s": "B/s", "latency_s": "s", "capacity_bytes": "B"}
+UNITS |= dict.fromkeys(("value_s", "min_s", "mean_s", "median_s", "max_s"), "s")
 
 
 class Drawing:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.form.changes import ARRIVALS, EACH, ENDS, LENGTHS, TYPED, objective
+from experiments.form.changes import ARRIVALS, COUNTS, EACH, ENDS, LENGTHS, PAUSES, TYPED, objective
 from experiments.form.drawing import LABELS, Drawing
 from experiments.form.drawn_design import draw_design
-from experiments.form.kinds import read
+from experiments.form.kinds import read, workloads_in_use
 from experiments.form.offer import Offer
 from experiments.form.parts import Axis, Field, Form, Group, Option
 from experiments.form.settings import axis_settings, leaves
@@ -35,6 +35,7 @@ def draw_form(document: Mapping[str, Any], offer: Offer, faults: Sequence[FieldE
         Group("What runs where", tuple(_places(drawing, offer))),
         *shape_groups(drawing, offer),
         Group("Arrivals", tuple(_arrivals(drawing)), "who sends requests, and how many"),
+        *_session_groups(drawing),
         Group("Prompts and answers", tuple(_lengths(drawing)), "in tokens"),
         Group("Service objective", tuple(_objectives(drawing)), "in seconds; empty where there is none", True),
         *engine_groups(drawing, offer),
@@ -86,28 +87,67 @@ def _arrivals(drawing: Drawing) -> list[Field]:
     kind = read(drawing.document, "workload.arrival.kind")
     end = next((one for one in ENDS if read(drawing.document, f"workload.{one}") is not None), "num_requests")
     return [
-        drawing.setting("workload.kind", "Text"),
+        drawing.setting("workload.kind", "Workload"),
         drawing.field("arrival:workload.arrival", "workload.arrival.kind", "Arrivals", options=_kinds(ARRIVALS)),
         *(drawing.below("workload.arrival", key) for key in _keys(drawing, "workload.arrival", ARRIVALS, kind)),
-        drawing.field("end:", "workload", "Ends after", value=end, options=_END_OPTIONS),
-        drawing.setting(f"workload.{end}", *_ENDS_SHOWN[end]),
+        *(() if kind == "stages" else _end(drawing, end)),
         drawing.setting("workload.warmup.num_requests", "Warm-up requests"),
         drawing.setting("workload.sampling.temperature", "Temperature"),
         drawing.setting("workload.sampling.ignore_eos", "Ignore end of text"),
     ]
 
 
+def _end(drawing: Drawing, end: str) -> tuple[Field, ...]:
+    return (
+        drawing.field("end:", "workload", "Ends after", value=end, options=_END_OPTIONS),
+        drawing.setting(f"workload.{end}", *_ENDS_SHOWN[end]),
+    )
+
+
+def _session_groups(drawing: Drawing) -> list[Group]:
+    """How requests follow each other, where the workload is of sessions."""
+    kinds, groups = workloads_in_use(drawing.document), []
+    if "conversation" in kinds:
+        path = "workload.conversation"
+        fields = [
+            *_variants(drawing, "count", f"{path}.turns", "Turns", COUNTS),
+            *_variants(drawing, "pause", f"{path}.think_time_s", "Think time", PAUSES),
+        ]
+        groups.append(Group("Conversations", tuple(fields), "a person’s turns, each with all before it"))
+    if "agent" in kinds:
+        path = "workload.agent"
+        fields = [
+            *_variants(drawing, "count", f"{path}.calls", "Calls", COUNTS),
+            *_variants(drawing, "pause", f"{path}.tool_time_s", "Tool time", PAUSES),
+            *_variants(drawing, "length", f"{path}.tool_result_tokens", "Tool result", LENGTHS),
+            drawing.setting(f"{path}.fan_out", "Side by side"),
+        ]
+        groups.append(Group("Agents’ tasks", tuple(fields), "calls of the model, with tools in between"))
+    return groups
+
+
+def _variants(
+    drawing: Drawing, control: str, path: str, label: str, variants: Mapping[str, dict[str, Any]]
+) -> list[Field]:
+    """A distribution: which one, and its keys."""
+    kind = read(drawing.document, f"{path}.dist")
+    default = "fixed" if read(drawing.document, path) is None else ""
+    chosen = drawing.field(f"{control}:{path}", f"{path}.dist", label, options=_kinds(variants), default=default)
+    return [chosen, *(drawing.below(path, key, label) for key in _keys(drawing, path, variants, kind))]
+
+
 def _lengths(drawing: Drawing) -> list[Field]:
     fields = []
     for path, label in (("workload.input_len", "Prompt"), ("workload.output_len", "Answer")):
-        kind = read(drawing.document, f"{path}.dist")
-        default = "fixed" if read(drawing.document, path) is None else ""
-        fields.append(drawing.field(f"length:{path}", f"{path}.dist", label, options=_kinds(LENGTHS), default=default))
-        fields += [drawing.below(path, key, label) for key in _keys(drawing, path, LENGTHS, kind)]
+        fields += _variants(drawing, "length", path, label, LENGTHS)
     shared = "workload.shared_prefix"
     fields.append(drawing.optional(shared, "Shared prefix"))
     if read(drawing.document, shared) is not None:
-        fields += [drawing.below(shared, key) for key in ("groups", "prefix_tokens")]
+        fields += [drawing.below(shared, key) for key in ("groups", "prefix_tokens", "share")]
+    thinking = "workload.thinking"
+    fields.append(drawing.optional(thinking, "Thinking"))
+    if read(drawing.document, thinking) is not None:
+        fields += [drawing.below(thinking, key) for key in ("factor", "effort", "in_history")]
     return fields
 
 

@@ -43,11 +43,14 @@ NEEDED: dict[str, dict[str, Any]] = {
 # Mappings that a document may leave out altogether, as they start.
 OPTIONAL: dict[str, dict[str, Any]] = {
     "workload.shared_prefix": {"groups": 4, "prefix_tokens": 512},
+    "workload.thinking": {"factor": 5.0, "effort": 1.0},
     "engine.prefix_tiers.host": {"capacity_bytes": 1e12, "bytes_per_s": 5e10, "latency_s": 1e-5},
     "engine.prefix_tiers.remote": {"capacity_bytes": 1e13, "bytes_per_s": 1e10, "latency_s": 1e-3},
 }
 # Two values worth comparing, where the document gives none and twice the default is none either.
 COMPARED = {"bytes_per_s": [5e10, 1e11], "latency_s": [1e-6, 1e-5], "acceptance": [0.6, 0.8]}
+SESSIONS = ("conversation", "agent")
+"""Kinds of workload that have keys of their own, each in a mapping of its name."""
 SHAPE = {"layers": 32, "hidden_size": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336}
 ANY_CHIP = "h100-sxm"
 
@@ -87,6 +90,13 @@ def keys_in_use(path: str, document: Document) -> list[str]:
     return list(dict.fromkeys(key for kind in kinds_in_use(path, document) for key in uses.get(kind, ())))
 
 
+def workloads_in_use(document: Document) -> list[str]:
+    """The kinds of workload of which trials are made."""
+    axis, said = axes_of(document).get("workload.kind"), read(document, "workload.kind")
+    found = axis if isinstance(axis, list) else [said]
+    return [kind for kind in found if isinstance(kind, str)]
+
+
 def is_used(path: str, document: Document) -> bool:
     """Whether a setting has an effect: not where it is a key of a kind that no trial has, nor how an engine lies on
     chips where pools say that."""
@@ -94,6 +104,9 @@ def is_used(path: str, document: Document) -> bool:
         key = path.removeprefix(f"{parent}.").partition(".")[0]
         if path.startswith(f"{parent}.") and key != kind_key:
             return key in keys_in_use(parent, document)
+    session = path.removeprefix("workload.").partition(".")[0]
+    if session in SESSIONS:
+        return session in workloads_in_use(document)
     parent, _, key = path.rpartition(".")
     return parent not in ("placement", "placement.link") or NONE in kinds_in_use("placement.disaggregate", document)
 
