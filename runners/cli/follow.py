@@ -15,8 +15,8 @@ from runners.cli.client import Client, Json
 from runners.cli.errors import NOT_GOOD, TimedOut, Unreachable
 from runners.cli.options import ExperimentId, TimeoutOption
 from runners.cli.progress import Bars, Lines
+from runners.cli.searches import whole_view
 from runners.cli.session import JsonOption, Session, session_of, show
-from runners.cli.tables import experiment_view
 
 POLL_S = 1.0
 # How long the lab may be away before the following ends.
@@ -92,7 +92,7 @@ def is_good(experiment: Json) -> bool:
 
 
 def finish(session: Session, experiment: Json, as_json: bool) -> None:
-    show(session, experiment, as_json, lambda: experiment_view(experiment))
+    show(session, experiment, as_json, lambda: whole_view(experiment))
     if not is_good(experiment):
         raise typer.Exit(NOT_GOOD)
 

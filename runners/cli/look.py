@@ -8,8 +8,9 @@ import typer
 
 from runners.cli.client import Json
 from runners.cli.options import AllOption, LimitOption, RunOption, ThingId
+from runners.cli.searches import whole_view
 from runners.cli.session import JsonOption, Session, session_of, show
-from runners.cli.tables import experiment_view, experiments_table, nodes_table, run_view, runs_table
+from runners.cli.tables import experiments_table, nodes_table, run_view, runs_table
 
 Search = Annotated[str | None, typer.Option(help="Words of the experiment's name, question or tags.")]
 State = Annotated[str | None, typer.Option(help="Only those in this state.")]
@@ -69,7 +70,7 @@ def show_one(context: typer.Context, number: ThingId, is_run: RunOption = False,
     """Show an experiment with its runs, or a run with its figures."""
     session = session_of(context)
     found = session.client.get(f"/{'runs' if is_run else 'experiments'}/{number}")
-    show(session, found, as_json, lambda: run_view(found) if is_run else experiment_view(found))
+    show(session, found, as_json, lambda: run_view(found) if is_run else whole_view(found))
 
 
 def nodes(

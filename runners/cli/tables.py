@@ -103,7 +103,8 @@ def experiment_view(experiment: Json) -> RenderableType:
         ("state", experiment["state"]), ("question", experiment["question"]), ("tags", ", ".join(experiment["tags"])),
         ("project", experiment["project"]), ("owner", experiment["owner"]), ("priority", experiment["priority"]),
         ("created", moment(experiment["created_at"])), ("ended", moment(experiment["ended_at"])),
-        ("cloned from", experiment["cloned_from"]), ("reason", experiment["reason"]), ("page", experiment["url"]),
+        ("cloned from", experiment["cloned_from"]), ("reason", experiment["reason"]),
+        ("outcome", experiment.get("outcome")), ("page", experiment["url"]),
     ]  # fmt: skip
     rows = [
         (run["id"], trial["index"], settings_label(trial["settings"]), repeat(run), state_text(run["state"]),
