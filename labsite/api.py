@@ -20,6 +20,7 @@ from experiments.api import (
     ladder,
     models,
     node,
+    replay,
     runs,
     shapes,
     traces,
@@ -61,6 +62,7 @@ api = LabAPI(
 handle_errors(api)
 api.add_router("", experiments.router)
 api.add_router("", runs.router)
+api.add_router("", replay.router)
 api.add_router("", compare.router)
 api.add_router("", check.router)
 api.add_router("", ladder.router)

@@ -26,6 +26,7 @@ from runners.cli.ladder import ladder
 from runners.cli.login import login, logout
 from runners.cli.look import list_experiments, list_runs, nodes, show_one
 from runners.cli.models import models_app
+from runners.cli.replay import replay
 from runners.cli.session import Session, clean
 from runners.cli.submit import clone, submit, validate
 
@@ -82,6 +83,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "ladder": ladder,
     "export": export,
     "import": import_results,
+    "replay": replay,
     "cancel": cancel,
     "pause": pause,
     "resume": resume,

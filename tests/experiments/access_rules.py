@@ -111,6 +111,7 @@ API: dict[str, dict[str, Rule]] = {
     f"{RUN}/steps": {"GET": Rule(MEMBER)},
     f"{RUN}/log": {"GET": Rule(MEMBER)},
     # its run has not ended
+    f"{RUN}/replay": {"POST": Rule(outcomes("in in gone no refused refused refused refused refused"))},
     f"{RUN}/vllm.json": {"GET": Rule(outcomes("in in gone refused refused refused refused refused refused"))},
     f"{RUN}/aiperf.jsonl": {"GET": Rule(outcomes("in in gone refused refused refused refused refused refused"))},
     f"{RUN}/export/<kind>.<form>": {"GET": change(MEMBER, query="attempt=1")},
