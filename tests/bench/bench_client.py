@@ -59,9 +59,10 @@ def parsed_per_s(seconds: float = 0.5) -> float:
 
 
 @contextmanager
-def scripted_server(pace: float, core: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def scripted_server(pace: float, core: int | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process = subprocess.Popen([sys.executable, str(SERVER), str(pace)], stdout=subprocess.PIPE, text=True)
-    os.sched_setaffinity(process.pid, {core})
+    if core is not None:
+        os.sched_setaffinity(process.pid, {core})
     try:
         assert process.stdout is not None
         yield process, f"http://127.0.0.1:{int(process.stdout.readline())}"

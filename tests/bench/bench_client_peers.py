@@ -1,12 +1,12 @@
 """Whether another tool's client measures the same of one server as ours does: by less than the run-to-run noise.
 
 GuideLLM, from PyPI in an environment of its own, and our load client send the same prompts, as many at once, to one
-server of the built-in runtime without a prefix cache; runs interleave, and take turns in going first. Figures are
-computed alike, from each tool's own times of each request; GuideLLM's `inter_token_latency_ms` is TPOT here. Shown are
-the paired difference with its 95 % interval, and the noise floor: how far two means of equal runs lie apart. Run by
-hand on a quiet machine:
+server: the built-in runtime without a prefix cache, or one of a scripted pace, whose own noise is next to none, so that
+it shows smaller differences. Runs interleave, and take turns in going first. Figures are computed alike, from each
+tool's own times of each request; GuideLLM's `inter_token_latency_ms` is TPOT here. Shown are the paired difference with
+its 95 % interval, and the noise floor: how far two means of equal runs lie apart. Run by hand on a quiet machine:
 
-    python -m tests.bench.bench_client_peers [--venv FOLDER] [--repeats 7] [--json]
+    python -m tests.bench.bench_client_peers [--server scripted] [--venv FOLDER] [--repeats 7] [--json]
 
 Without --venv it makes one in a temporary folder. Its status is 1 where a difference exceeds the noise.
 """
@@ -34,10 +34,12 @@ from runners.load.text import shipped_text
 from runners.metrics import e2el_s, tpot_s, ttft_s
 from runners.runtime.tokenizer import Tokenizer
 from runners.spec import WorkloadSpec
+from tests.bench.bench_client import scripted_server
 
 MODEL = "smollm2-135m-instruct"
 PEER = "guidellm==0.8.1"
 CONCURRENCY, REQUESTS, INPUT_TOKENS, OUTPUT_TOKENS = 4, 32, 96, 32
+PACE_TOKENS_PER_S = 40.0
 FIGURES = {"output throughput": "tok/s", "TTFT": "s", "TPOT": "s", "E2EL": "s", "input tokens": "tok"}
 JUDGED = ("output throughput", "TTFT", "TPOT", "E2EL")
 
@@ -65,7 +67,18 @@ def prompts(model_path: Path, seed: int) -> list[str]:
 
 
 @contextmanager
-def served(model_path: Path) -> Iterator[tuple[str, str]]:
+def served(kind: str, model_path: Path) -> Iterator[tuple[str, str]]:
+    """Its address, and the name of its model."""
+    if kind == "scripted":
+        with scripted_server(PACE_TOKENS_PER_S) as (_, url):
+            yield url, MODEL
+    else:
+        with runtime_server(model_path) as found:
+            yield found
+
+
+@contextmanager
+def runtime_server(model_path: Path) -> Iterator[tuple[str, str]]:
     command = [sys.executable, "-m", "runners.runtime.server", "--model", str(model_path), "--port", "0"]
     options = ["--weights", "int8", "--threads", "1", "--num-blocks", "256", "--no-prefix-cache", "--drain-s", "0"]
     server = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -190,6 +203,7 @@ def show(rows: Mapping[str, Mapping[str, Any]]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--server", choices=("runtime", "scripted"), default="runtime")
     parser.add_argument("--venv", type=Path, help="an environment that has guidellm")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", action="store_true")
@@ -199,7 +213,7 @@ def main() -> int:
     theirs: list[Figures] = []
     with (
         peer_environment(options.venv) as venv,
-        served(model_path) as (url, model),
+        served(options.server, model_path) as (url, model),
         tempfile.TemporaryDirectory() as scratch,
     ):
         measure_with_ours(url, model, model_path, seed=0)  # the server's first requests are slower
@@ -214,10 +228,8 @@ def main() -> int:
     if options.json:
         print(json.dumps({"figures": rows, "ours": ours, "guidellm": theirs, "load_average": os.getloadavg()}))
     else:
-        load = " ".join(f"{one:.1f}" for one in os.getloadavg())
-        print(
-            f"{options.repeats} interleaved repeats of {REQUESTS} requests, {CONCURRENCY} at once; load average {load}"
-        )
+        print(f"{options.server} server, {options.repeats} interleaved repeats, {CONCURRENCY} requests at once")
+        print(f"load average {' '.join(f'{one:.1f}' for one in os.getloadavg())}")
         show(rows)
     return 0 if all(rows[name]["within_noise"] for name in JUDGED) else 1
 
