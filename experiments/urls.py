@@ -13,10 +13,12 @@ from experiments.pages import (
     experiment,
     experiment_list,
     home,
+    imports,
     models,
     new,
     nodes,
     run,
+    traces,
 )
 from labsite.accounts.signing_in import SignInView, SignOutView
 
@@ -35,6 +37,7 @@ urlpatterns = [
     path("accounts/login/", SignInView.as_view(), name="login"),
     path("accounts/logout/", SignOutView.as_view(), name="logout"),
     path("experiments/", experiment_list.experiment_list, name="experiments"),
+    path("experiments/import", imports.import_results, name="experiment-import"),
     path("experiments/new/", new.new_experiment, name="experiment-new"),
     path("experiments/new/check", new.check_experiment, name="experiment-check"),
     path("experiments/<int:experiment_id>/", experiment.show_experiment, name="experiment"),
@@ -54,6 +57,10 @@ urlpatterns = [
     path("runs/<int:run_id>/results", run.run_results, name="run-results"),
     path("runs/<int:run_id>/prediction", run.run_prediction, name="run-prediction"),
     path("runs/<int:run_id>/cancel", run.cancel, name="run-cancel"),
+    path("traces/", traces.trace_list, name="traces"),
+    path("traces/add", traces.add, name="trace-add"),
+    path("traces/<int:trace_id>/", traces.show_trace, name="trace"),
+    path("traces/<int:trace_id>/remove", traces.remove, name="trace-remove"),
     path("nodes/", nodes.node_list, name="nodes"),
     path("nodes/<slug:slug>/", nodes.show_node, name="node"),
     path("nodes/<slug:slug>/<slug:action>", nodes.change_node, name="node-change"),

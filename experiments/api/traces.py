@@ -27,6 +27,7 @@ from experiments.services.traces import MAX_UPLOAD_BYTES, add_trace, remove_trac
 from experiments.trace_models import Trace
 from experiments.trace_store import path_of
 from experiments.traces import first_lines, readable_traces
+from labsite.accounts.models import User
 from labsite.error_body import ErrorBody
 from runners.traces.formats import FormatName
 
@@ -105,14 +106,20 @@ class PreviewOut(Schema):
 
 @router.get("/traces", response={200: TracePage, READ_ERRORS: ErrorBody}, summary="Traces that experiments may replay")
 def list_traces(request: HttpRequest, asked: Query[TraceQuery]) -> TracePage:
+    found, following = find_traces(person(request), asked)
+    return TracePage(items=[TraceItem(**item_of(trace)) for trace in found], next=following)
+
+
+def find_traces(user: User, asked: TraceQuery) -> tuple[list[Trace], str | None]:
+    """A page of the user's traces, and the cursor of the next. Raises BadParameter."""
     conditions = {
         "name": asked.name,
         "name__icontains": asked.search,
         "project__slug": asked.project,
         "format": asked.format,
     }
-    page = read_page(readable_traces(person(request)).filter(**given(conditions)), COLUMNS, asked)
-    return TracePage(items=[TraceItem(**item_of(trace)) for trace in page.items], next=page.next)
+    page = read_page(readable_traces(user).filter(**given(conditions)), COLUMNS, asked)
+    return page.items, page.next
 
 
 @router.post(

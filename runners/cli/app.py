@@ -29,6 +29,7 @@ from runners.cli.models import models_app
 from runners.cli.replay import replay
 from runners.cli.session import Session, clean
 from runners.cli.submit import clone, submit, validate
+from runners.cli.traces import traces_app
 
 PROGRAM = "inference-lab"
 HELP = """The inference lab from a terminal.
@@ -96,6 +97,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for name, command in COMMANDS.items():
     app.command(name)(command)
 app.add_typer(models_app, name="models")
+app.add_typer(traces_app, name="traces")
 
 
 # Of the faults of a command line typer exports this kind alone; the others share its base.

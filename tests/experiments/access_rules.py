@@ -159,6 +159,8 @@ PAGES: dict[str, dict[str, Rule]] = {
         "GET": Rule(SIGNED_IN),
         "POST": change(SUBMIT | {"stranger": "no"}, {"document": "{document}", "project": "lab"}),
     },
+    # without a file nothing is imported; who is not in the project is refused before that
+    "experiments/import": {"POST": Rule(outcomes("in in no no ok ok ok ok ok"), {"project": "lab"})},
     "experiments/new/check": {"POST": Rule(SIGNED_IN, {"document": "name: x"})},
     "examples/": {"GET": Rule(SIGNED_IN)},
     "examples/<slug:example>/run": {"POST": change(SUBMIT | {"stranger": "no"}, {"project": "lab"})},
@@ -187,6 +189,11 @@ PAGES: dict[str, dict[str, Rule]] = {
     "models/<model:name>/retire": {"POST": change(OPERATOR_ANYWHERE)},
     # nothing to take back, and yet only for who could
     "models/<model:name>/take-back": {"POST": Rule(OPERATOR_ANYWHERE)},
+    "traces/": {"GET": Rule(SIGNED_IN)},
+    # without a file nothing is registered; who is not in the project is refused before that
+    "traces/add": {"POST": Rule(SIGNED_IN | {"stranger": "no"}, {"name": "another", "project": "lab"})},
+    "traces/<int:trace_id>/": {"GET": Rule(MEMBER)},
+    "traces/<int:trace_id>/remove": {"POST": change(CONTROL)},
     "compare/": {"GET": Rule(SIGNED_IN)},
     "compare/offer": {"GET": Rule(SIGNED_IN)},
     "account/": {"GET": Rule(SIGNED_IN)},

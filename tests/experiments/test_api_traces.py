@@ -11,11 +11,15 @@ import pytest
 from api_client import Caller, member, refused
 from control_plane import document, person, ready_node, team
 from django.conf import settings
+from django.test import Client
 
-from experiments.models import Experiment, Run, Trace
-from experiments.services import place_runs
+from experiments.models import Attempt, Experiment, Run, Trace
+from experiments.services import claim, place_runs
 from experiments.services import traces as trace_service
+from hardware.messages import JoinRequest
+from hardware.services import issue_join_token, join
 from labsite.accounts.models import AuditEntry, Project, Role
+from runners.protocol import HEADER, NODE_PROTOCOL
 
 pytestmark = pytest.mark.django_db
 
@@ -238,3 +242,23 @@ def test_adding_and_removing_the_same_rows_at_once_loses_no_file(caller: Caller,
     thread.join()
     assert not errors
     assert files() == [f"{trace.sha256}.jsonl"]
+
+
+# Nodes
+
+
+def test_a_node_gets_the_file_of_a_run_that_it_has_under_way_and_of_no_other(caller: Caller) -> None:
+    node = ready_node()
+    token = join(JoinRequest(token=issue_join_token(node))).api_token
+    sha256 = add(caller).json()["sha256"]
+
+    def ask() -> Any:
+        headers = {"Authorization": f"Bearer {token}", HEADER: str(NODE_PROTOCOL)}
+        return Client().get(f"/api/v1/node/traces/{sha256}", headers=headers)
+
+    assert caller.post("/experiments", replay()).status_code == 201
+    place_runs()
+    assert ask().status_code == 404
+    attempt = Attempt.objects.get(node=node)
+    assert claim(node, attempt.run_id, attempt.number).trace is not None
+    assert [json.loads(line) for line in b"".join(ask().streaming_content).splitlines()] == ROWS

@@ -1,4 +1,4 @@
-"""A run that replays a trace, as a process: measured on the real model and modelled, and what it does without its file."""
+"""A run that replays a trace, as a process: measured on the real model and modelled, and without its file."""
 
 from __future__ import annotations
 
