@@ -95,8 +95,9 @@ def name_of(choice: ModelChoice) -> str:
 
 def workload_faults(spec: ExperimentSpec, model: ChosenModel) -> Iterator[FieldError]:
     """What a model without a tokenizer can't be asked, on any node."""
-    if model.random_weights and spec.workload.kind == "text":
-        message = f"a text needs a tokenizer, and {model.name} has none: it is a shape with random weights"
+    if model.random_weights and spec.workload.kind in ("text", "tasks"):
+        what = "a text needs" if spec.workload.kind == "text" else "a question needs"
+        message = f"{what} a tokenizer, and {model.name} has none: it is a shape with random weights"
         yield FieldError("workload.kind", message, ["synthetic"])
 
 

@@ -1,4 +1,5 @@
-"""What a document may ask of a modelled node alone: formats, layouts and drafting that the built-in runtime has not.
+"""What a document may ask of nodes of one kind alone: on modelled ones formats, layouts and drafting that the built-in
+runtime has not, on measured ones answers.
 
 Pure. A setting whose value asks for nothing (no tiers, one engine) is no fault.
 """
@@ -23,6 +24,13 @@ def measured_limits(spec: ExperimentSpec) -> Iterator[FieldError]:
     for field, given in _given(spec):
         if given:
             yield FieldError(field, f"is not taken {WHERE}", "null, or leave it out")
+
+
+def modelled_limits(spec: ExperimentSpec) -> Iterator[FieldError]:
+    """A fault for what no modelled node takes."""
+    if spec.workload.kind == "tasks":
+        message = "tasks are not taken on a modelled node: a cost model answers no questions"
+        yield FieldError("workload.kind", message, ["synthetic", "text", "conversation", "agent", "trace"])
 
 
 def _of_engine(engine: EngineSpec) -> tuple[tuple[str, Any, tuple[Any, ...]], ...]:

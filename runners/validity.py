@@ -145,6 +145,8 @@ def shared_tokens(record: RequestRecord, spec: RunSpec) -> int:
     """The most tokens of a prompt that the workload shares on purpose: a prefix, and of a session all that came before.
     What a turn adds is its own."""
     workload = spec.workload
+    if workload.kind == "tasks":
+        return record.input_tokens or 0  # questions begin alike: with the model's chat template
     if workload.has_sessions and (record.turn or 1) > 1:
         own = [one.input_len or workload.input_len for one in workload.classes] or [workload.input_len]
         adds = [workload.agent.tool_result_tokens] if workload.kind == "agent" else own
@@ -171,7 +173,7 @@ def _power_gap(e: Evidence) -> Iterator[Reason]:
 
 
 def _output_length(e: Evidence) -> Iterator[Reason]:
-    if not e.spec.workload.sampling.ignore_eos:
+    if not e.spec.workload.sampling.ignore_eos or e.spec.workload.kind == "tasks":
         return
     wrong = sum(
         record.status == "ok" and record.target_output_tokens not in (None, record.output_tokens)

@@ -41,6 +41,8 @@ def execute_modelled(spec: RunSpec, journal: Journal, facts: dict[str, Any], tra
     system = build(plan, spec.engine)
     facts["model"] = model_facts(spec.model)
     facts.update(trace_facts(spec))
+    if spec.workload.kind == "tasks":
+        raise RunFailed("workload.kind: a cost model answers no questions; tasks need a measured node", retry=False)
     if spec.quality is not None:
         facts["quality"] = not_measured("quality is measured on a chip; a cost model knows speed alone")
     try:

@@ -31,6 +31,7 @@ from runners.load.http import Target
 from runners.load.plan import make_plan
 from runners.load.planned import Ids, LoadPlan
 from runners.load.prompts import PromptSource, SyntheticPrompts, TextPrompts
+from runners.load.task_plan import ChatQuestions, TaskPlan
 from runners.load.text import shipped_text
 from runners.load.trace_plan import TraceSource, replay_facts
 from runners.runtime.tokenizer import Tokenizer
@@ -112,6 +113,16 @@ def make_prompts(config: ClientConfig) -> PromptSource:
     return TextPrompts(config.seed, tokenizer.encode(shipped_text(), add_special=False), allowed)
 
 
+def plan_of(config: ClientConfig) -> LoadPlan:
+    """Raises ValueError, OSError where what the workload needs is not there."""
+    prompts = make_prompts(config)
+    if config.workload.kind != "tasks":
+        return make_plan(config.workload, config.seed, prompts, config.trace)
+    assert config.model_path is not None  # as the config was checked
+    questions = ChatQuestions(Tokenizer.from_path(config.model_path), config.workload.tasks, config.seed)
+    return TaskPlan(config.workload, config.seed, prompts, questions)
+
+
 def to_text_of(config: ClientConfig) -> Callable[[Ids], str] | None:
     """How prompts become text, where they are sent as such."""
     if config.prompts_as == "ids" or config.model_path is None:
@@ -183,7 +194,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, ask: Callable[[], object]) -> None
 def main() -> int:
     try:
         config = ClientConfig.model_validate_json(sys.stdin.buffer.readline())
-        plan = make_plan(config.workload, config.seed, make_prompts(config), config.trace)
+        plan = plan_of(config)
     except (ValidationError, ValueError, OSError) as error:
         print(f"error: the load generator can't start: {error}", file=sys.stderr)
         return 2

@@ -127,6 +127,8 @@ def _take_event(target: Target, trace: RequestTrace, event: str, arrived_s: floa
         count = int(lab["tokens"]) if "tokens" in lab else _count(target.dialect, chunk, choice, trace)
         if choice.get("token_ids"):
             trace.token_ids.extend(map(int, choice["token_ids"]))
+        if trace.request.check is not None and choice.get("text"):
+            trace.texts.append(str(choice["text"]))
         if choice.get("finish_reason"):
             trace.finish_reason = str(choice["finish_reason"])
         if chunk.get("usage"):

@@ -20,7 +20,12 @@ from runners.spec import WorkloadSpec
 
 
 def make_plan(workload: WorkloadSpec, seed: int, prompts: PromptSource, trace: TraceSource | None = None) -> LoadPlan:
-    """The plan of a workload, whatever its kind; of a trace, with where its rows are. Raises ValueError without."""
+    """The plan of a workload of any kind but tasks (runners.load.task_plan); of a trace, with where its rows are.
+
+    Raises ValueError without those, and for tasks.
+    """
+    if workload.kind == "tasks":
+        raise ValueError("workload.kind: tasks ask a model questions; allowed where it answers, on a measured node")
     if workload.kind == "trace":
         if trace is None:
             raise ValueError("trace: missing; allowed: the file of the trace that the workload names")

@@ -6,7 +6,7 @@ told as seconds since the phase's start, or since an answer's end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -23,7 +23,7 @@ class PlannedRequest:
 
     A request of a session is its `turn`-th step (from 1; requests side by side have one turn), one of
     `session_requests` that the session has in all, and `is_last` where nothing of the session comes after it.
-    The first `thinking_tokens` of the output are not yet the answer.
+    The first `thinking_tokens` of the output are not yet the answer. `check` says whether a whole answer is right.
     """
 
     number: int
@@ -38,6 +38,7 @@ class PlannedRequest:
     is_last: bool = True
     traffic_class: str | None = None
     thinking_tokens: int | None = None
+    check: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ Outcome = Literal["ok", "error", "cancelled", "timeout"]
 @dataclass(slots=True)
 class RequestTrace:
     """Times are on the run's clock; `runtime` is the server's side, where it told it. `refused`: no connection.
-    `headers_s`: when the response's headers came, on a network."""
+    `headers_s`: when the response's headers came, on a network. `texts` are the parts of an answer that is checked."""
 
     request: PlannedRequest
     scheduled_s: float
@@ -23,6 +23,7 @@ class RequestTrace:
     token_times_s: list[float] = field(default_factory=list)
     token_counts: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     refused: bool = False
     headers_s: float | None = None
     finish_reason: str | None = None
@@ -93,8 +94,12 @@ class RequestTrace:
             traffic_class=self.request.traffic_class,
             thinking_tokens=self._thinking_tokens(),
             headers_s=self.headers_s,
+            correct=self._is_correct() if status == "ok" else None,
             **self.runtime,
         )
+
+    def _is_correct(self) -> bool | None:
+        return None if self.request.check is None else self.request.check("".join(self.texts))
 
     def _thinking_tokens(self) -> int | None:
         """As many as were planned, or arrived where the output broke off before."""

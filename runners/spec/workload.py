@@ -5,7 +5,7 @@ Each of those has a module of its own beside this one; here is what they are tog
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from runners.spec.arrival import LONGEST_S, ArrivalSpec, ClosedArrival, OpenArrival, RecordedArrival, StagedArrival
 from runners.spec.base import Document
 from runners.spec.lengths import FixedLen, LengthSpec
+from runners.spec.quality import TaskName
 from runners.spec.sessions import AgentSpec, ConversationSpec
 from runners.spec.trace import TraceSpec
 from runners.spec.traffic import MAX_CLASSES, SHARES_TOLERANCE, SharedPrefixSpec, ThinkingSpec, TrafficClass
@@ -33,6 +34,10 @@ SAID_BY_TRACE = {
 """What a trace's rows say themselves, or its cut does: what to give in place of each."""
 
 
+TASK_PROMPT_TOKENS, TASK_ANSWER_TOKENS = 512, 96
+"""What no question with a checked answer, in any chat template that ships with a model, takes more of."""
+
+
 class WarmupSpec(Document):
     num_requests: int = Field(default=4, ge=0, le=10_000)
 
@@ -49,18 +54,20 @@ class WorkloadSpec(Document):
     `conversation` and an `agent`'s tasks requests follow each other, in sessions that `arrival` begins; their texts are
     cut from the shipped one, for a model without words random ids. `input_len` is what a turn adds, `output_len` an
     answer without its thinking. What a kind does not use may be there all the same, so that `kind` can be an axis. A
-    `trace` brings its own lengths and its own end, so that whatever else would say those is refused beside it.
+    `trace` brings its own lengths and its own end, so that whatever else would say those is refused beside it. `tasks`
+    asks questions with checked answers, greedily, on measured nodes alone; lengths are the questions' own.
 
     Any other load ends by `num_requests` (sessions begin until those begun have as many, and go on to their ends), by
     `duration_s`, or with its stages. With `stop_when_saturated` an open loop also ends once its backlog keeps growing
     (runners.load.saturation), and says so.
     """
 
-    kind: Literal["synthetic", "text", "conversation", "agent", "trace"]
+    kind: Literal["synthetic", "text", "conversation", "agent", "trace", "tasks"]
     input_len: LengthSpec = FixedLen(dist="fixed", tokens=128)
     output_len: LengthSpec = FixedLen(dist="fixed", tokens=32)
     conversation: ConversationSpec = ConversationSpec()
     agent: AgentSpec = AgentSpec()
+    tasks: Annotated[tuple[TaskName, ...], Field(min_length=1, max_length=3)] = get_args(TaskName)
     trace: TraceSpec | None = None
     arrival: ArrivalSpec
     num_requests: int | None = Field(default=None, ge=1, le=MAX_REQUESTS)
@@ -241,6 +248,8 @@ class WorkloadSpec(Document):
         RunSpec.longest does."""
         if self.kind == "trace":
             return [(1, 1)]
+        if self.kind == "tasks":
+            return [(TASK_PROMPT_TOKENS, TASK_ANSWER_TOKENS)]
         lengths = [(one.input_len or self.input_len, one.output_len or self.output_len) for one in self.classes]
         return [(own.longest, output.longest) for own, output in lengths or [(self.input_len, self.output_len)]]
 

@@ -12,11 +12,12 @@ from aiohttp import web
 from test_execute import Run, modelled_spec, spec, start  # noqa: F401
 
 from runners import models
-from runners.events import Status
+from runners.events import RequestRecord, Status
 from runners.execution import quality as phase_module
 from runners.execution.journal import Journal
 from runners.execution.quality import QualityPhase
 from runners.execution.server import ReadyServer
+from runners.metrics import summarize
 from runners.quality.ask import NotAnswered, ask_all
 from runners.quality.tasks import questions
 from runners.quality_figures import QualityFacts, read_quality
@@ -135,3 +136,22 @@ async def test_a_model_of_random_weights_has_no_words_to_score(tmp_path: Path) -
     await one.ask(ReadyServer("http://127.0.0.1:9", "m", {}))
     await one.score(RunSpec.model_validate(spec(model=model)).model, tmp_path)
     assert [why.split(":")[0] for why in one.facts()["not_measured"]] == ["tasks", "text"]
+
+
+def test_a_load_of_questions_says_of_each_whether_its_answer_was_right(start: Any, sample_model: Path) -> None:  # noqa: F811
+    document = spec()
+    document["workload"] |= {"kind": "tasks", "tasks": ["arithmetic", "multiple_choice"], "num_requests": 8}
+    run: Run = start(document)
+    report = run.report()
+    assert report.outcome == "succeeded", report.error
+    records = run.of(RequestRecord)
+    assert len(records) == 10 and all(record.status == "ok" and record.correct is not None for record in records)
+    useful = summarize(records, [], report, RunSpec.model_validate(document)).metrics["useful_answers"]
+    assert useful.value == sum(bool(record.correct) for record in records if record.phase == "measured")
+
+
+def test_a_cost_model_answers_no_questions(start: Any) -> None:  # noqa: F811
+    document = modelled_spec()
+    document["workload"] |= {"kind": "tasks"}
+    report = start(document, "--modelled").report()
+    assert report.outcome == "failed" and "measured node" in (report.error or "") and not report.retry
