@@ -116,7 +116,7 @@ def _found(item: Any, document: Mapping[str, Any]) -> Found:
     kind, value, context = item["type"], item.get("input"), item.get("ctx", {})
     path = _path(item["loc"], document, missing=kind in ("missing", "union_tag_not_found"))
     if "field" in context:
-        path = f"{path}.{context['field']}".lstrip(".")
+        path = f"{path}.{context['field']}".strip(".")
     if kind == "union_tag_invalid":
         # The tag is reported at the union itself, with the whole mapping as the value.
         path, value = f"{path}.{context['discriminator'].strip(chr(39))}", context["tag"]

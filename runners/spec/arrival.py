@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from runners.spec.base import Document
@@ -63,21 +63,22 @@ class StagedArrival(Document):
     stages: tuple[StageSpec, ...] = Field(min_length=1, max_length=MAX_STAGES)
     burstiness: float = Field(default=1.0, ge=0.01, le=100)
 
-    @model_validator(mode="after")
-    def levels_of_one_kind(self) -> Self:
-        for place, stage in enumerate(self.stages):
-            if (stage.request_rate is None) == self.is_open:
-                name = "request_rate" if self.is_open else "max_concurrency"
+    @field_validator("stages")
+    @classmethod
+    def levels_of_one_kind(cls, stages: tuple[StageSpec, ...]) -> tuple[StageSpec, ...]:
+        rates = stages[0].request_rate is not None
+        for place, stage in enumerate(stages):
+            if (stage.request_rate is not None) != rates:
+                name = "request_rate" if rates else "max_concurrency"
                 raise PydanticCustomError(
                     "mixed_levels", "stages are all rates or all users; the first one gives {name}",
-                    {"field": f"stages.{place}", "name": name, "allowed": [name]},
+                    {"field": f"{place}", "name": name, "allowed": [name]},
                 )  # fmt: skip
-        if not any(stage.level for stage in self.stages):
+        if not any(stage.level for stage in stages):
             raise PydanticCustomError(
-                "nothing_sent", "every stage has the level 0",
-                {"field": "stages", "allowed": "one stage above 0 at least"},
-            )  # fmt: skip
-        return self
+                "nothing_sent", "every stage has the level 0", {"field": "", "allowed": "one stage above 0 at least"}
+            )
+        return stages
 
     @property
     def is_open(self) -> bool:

@@ -125,6 +125,13 @@ def test_a_lower_priority_number_is_admitted_sooner_and_equal_ones_in_order_of_a
     assert list(shares(run_step(scheduler))) == ["first", "mid1", "mid2", "late"]
 
 
+def test_first_come_first_served_heeds_no_priority() -> None:
+    scheduler = make_scheduler(max_num_seqs=5, policy="fcfs")
+    for name, priority in [("first", 2), ("second", -1), ("third", 1)]:
+        add(scheduler, name, 3, priority=priority)
+    assert list(shares(run_step(scheduler))) == ["first", "second", "third"]
+
+
 def test_a_head_without_room_is_not_overtaken_by_a_smaller_request() -> None:
     scheduler = make_scheduler(num_blocks=6, max_num_seqs=4)
     running = add(scheduler, "a", 12)

@@ -77,6 +77,17 @@ def test_more_answers_than_ever_fit_are_refused_for_good(server: ServerProcess) 
     assert (answer.status, answer.error["param"]) == (400, "n")
 
 
+def test_the_ids_of_a_stream_are_those_of_the_whole_answer_and_come_only_where_they_are_asked_for(
+    server: ServerProcess,
+) -> None:
+    fields: dict[str, Any] = {"max_tokens": 6, "ignore_eos": True, "return_token_ids": True}
+    whole = server.complete(PROMPT, **fields).json["choices"][0]["token_ids"]
+    events = list(server.open_stream(PROMPT, **fields).events())
+    assert len(whole) == 6
+    assert [token_id for event in events for token_id in event["choices"][0]["token_ids"]] == whole
+    assert "token_ids" not in server.complete(PROMPT, max_tokens=2).json["choices"][0]
+
+
 def test_logprobs_stand_beside_their_tokens(server: ServerProcess) -> None:
     choice = server.complete(PROMPT, max_tokens=5, ignore_eos=True, logprobs=3).json["choices"][0]
     shown = choice["logprobs"]
