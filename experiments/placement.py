@@ -8,7 +8,7 @@ other free nodes take other repeats.
 
 Choice of the node: of the free ones that match, one that holds the run's model, else the one idle for longest, which
 then fetches it; no run waits for a holder. A modelled node takes part only where it is asked for, and no node takes
-what its memory can't hold, or more chips than it offers.
+what its memory can't hold, more chips than it offers, or an engine that its operator doesn't list.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from experiments.engine_offers import ANY_ENGINE, EngineDemand, EngineOffer, has_engine
 from hardware.pools import count_offered
 
 ANY_CHIP = "any"
@@ -42,6 +43,7 @@ class Demand:
     names: tuple[str, ...] = ()
     memory_bytes: int = 0
     counts: tuple[tuple[str, int], ...] = ()
+    engine: EngineDemand = ANY_ENGINE
 
     @property
     def wants_modelled(self) -> bool:
@@ -86,6 +88,7 @@ class FreeNode:
     memory_bytes: int | None = None
     models: frozenset[str] = frozenset()
     offers: Mapping[str, int] = field(default_factory=dict)
+    engines: tuple[EngineOffer, ...] = ()
 
     @property
     def is_modelled(self) -> bool:
@@ -102,7 +105,12 @@ class Service:
 
 def matches(demand: Demand, node: FreeNode) -> bool:
     """Whether the node may ever run what this run asks for."""
-    return is_meant(demand, node) and has_chips(demand, node) and has_memory(demand, node)
+    return (
+        is_meant(demand, node)
+        and has_chips(demand, node)
+        and has_memory(demand, node)
+        and has_engine(demand.engine, node.engines)
+    )
 
 
 def is_meant(demand: Demand, node: FreeNode) -> bool:

@@ -18,7 +18,8 @@ from experiments.chosen_models import (
     workload_faults,
 )
 from experiments.chosen_traces import TraceChooser, longest_of
-from experiments.measured_limits import measured_limits
+from experiments.engine_offers import BUILTIN, EngineDemand, engine_faults, offers_of
+from experiments.measured_limits import measured_limits, modelled_limits
 from experiments.placement import ANY_CHIP, Demand, FreeNode, has_chips, has_memory, is_meant
 from experiments.services.goals import goal_faults
 from experiments.topologies import NoTopology, Offer, Planner, offer_of
@@ -93,7 +94,8 @@ def demand_of(
     labels = tuple(sorted(spec.nodes.labels.items()))
     memory_bytes = least_memory_of(model, spec, trace) if model else 0
     chips, taken = chips_of(spec.placement, spec.chip), tuple(sorted((counts or {}).items()))
-    return Demand(project_id, chips, labels, spec.nodes.names, memory_bytes, taken)
+    engine = EngineDemand(spec.engine.kind, spec.engine.name, model.name if model else "")
+    return Demand(project_id, chips, labels, spec.nodes.names, memory_bytes, taken, engine)
 
 
 def chips_of(placement: PlacementSpec, chip: str) -> tuple[str, ...]:
@@ -102,7 +104,9 @@ def chips_of(placement: PlacementSpec, chip: str) -> tuple[str, ...]:
 
 
 def least_memory_of(model: ChosenModel, spec: ExperimentSpec, trace: TraceRef | None = None) -> int:
-    """Bytes without which no node can run the trial at all."""
+    """Bytes without which no node can run the trial at all. What an engine that is not ours needs is not known."""
+    if spec.engine.kind != BUILTIN:
+        return 0
     longest = longest_of(spec, trace, int(model.shape["max_model_len"]))
     return least_memory_bytes(model.shape, spec.engine.weights, spec.engine.kv_cache, longest)
 
@@ -116,6 +120,7 @@ def node_view(node: Node) -> FreeNode:
         _memory_of(node),
         frozenset(str(model["sha256"]) for model in node.models_held),
         node.offers(),
+        offers_of(node.engines),
     )
 
 
@@ -155,8 +160,16 @@ class _Judge:
             message = "these nodes are measured and modelled ones; one trial's runs must all be of one kind"
             return [FieldError("nodes", message, [{"kind": kind} for kind in sorted(kinds)])]
         if kinds == {NodeKind.MODELLED}:
-            return self._count_chips(cell, meant, trace)
-        return [*measured_limits(cell), *measured_faults(cell, model)] or _too_large(cell, model, demand, meant) or {}
+            if cell.engine.kind != BUILTIN:
+                message = f"a modelled node has no {cell.engine.kind} engines; only what is built in can be modelled"
+                return [FieldError("engine.kind", message, [BUILTIN])]
+            return list(modelled_limits(cell)) or self._count_chips(cell, meant, trace)
+        faults = [
+            *measured_limits(cell),
+            *measured_faults(cell, model),
+            *engine_faults(cell, model.name, model.random_weights, [one for node in meant for one in node.engines]),
+        ]
+        return faults or _too_large(cell, model, demand, meant) or {}
 
     def _of_models(self, cell: ExperimentSpec) -> Iterator[FieldError]:
         model, draft = self.models.get(cell.model), draft_of(cell)

@@ -13,6 +13,7 @@ from django.db.models import Count, F, Max, Q
 from django.utils import timezone
 
 from experiments.dispatch import BrokerDown, send_attempt, send_placement
+from experiments.engine_offers import BUILTIN, demand_of_engine
 from experiments.models import ATTEMPT_LIVE, Attempt, Experiment, ExperimentState, Run, RunState
 from experiments.placement import ANY_CHIP, NEVER, Demand, FreeNode, QueuedRun, Repeat, Service, assign, group_of
 from experiments.services.feasibility import node_view
@@ -90,6 +91,7 @@ def _queue() -> list[QueuedRun]:
         "spec__engine",
         "spec__workload",
         "spec__trace",
+        "spec__model__name",
     )
     return [
         QueuedRun(pk, experiment, position, repeat, stored_demand(*asked), priority, model)
@@ -101,7 +103,7 @@ def demand_of_run(run: Run) -> Demand:
     """What a run asks of a node. Its experiment must be loaded."""
     spec, experiment = run.spec, run.experiment
     chips = spec["chip_id"], spec["placement"], spec.get("chip_counts")
-    load = spec["model"]["shape"], spec["engine"], spec["workload"], spec.get("trace")
+    load = spec["model"]["shape"], spec["engine"], spec["workload"], spec.get("trace"), spec["model"]["name"]
     return stored_demand(experiment.project_id, experiment.spec["nodes"], *chips, *load)
 
 
@@ -114,14 +116,18 @@ def stored_demand(
     shape: dict[str, Any],
     engine: dict[str, Any],
     workload: dict[str, Any],
-    trace: dict[str, Any] | None = None,
+    trace: dict[str, Any] | None,
+    model: str,
 ) -> Demand:
     """What a run asks of a node, from its experiment's node selector and the parts of its spec as they are stored."""
     labels = tuple(sorted(nodes["labels"].items()))
     longest = min(trace["extent"]["longest"], shape["max_model_len"]) if trace else _longest(workload)
-    memory_bytes = least_memory_bytes(shape, engine["weights"], engine["kv_cache"], longest)
+    memory_bytes = 0
+    if engine["kind"] == BUILTIN:
+        memory_bytes = least_memory_bytes(shape, engine["weights"], engine["kv_cache"], longest)
     counts = tuple(sorted((chip_counts or {}).items()))
-    return Demand(project_id, stored_chips(chip_id, placement), labels, tuple(nodes["names"]), memory_bytes, counts)
+    chips, asked = stored_chips(chip_id, placement), demand_of_engine(engine, model)
+    return Demand(project_id, chips, labels, tuple(nodes["names"]), memory_bytes, counts, asked)
 
 
 # A queue has too many specs to validate each again; these read the stored form as the types of runners.spec would.

@@ -25,6 +25,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from experiments.analysis.prediction_band import next_ratio
+from experiments.engine_offers import BUILTIN
 from experiments.models import ATTEMPT_LIVE, Attempt, RequestRecord, Run, RunState, StepRecord
 from experiments.predictions import LOOKED_BACK, prediction_of
 from hardware.models import NodeKind
@@ -94,7 +95,12 @@ def due_runs(now: dt.datetime) -> QuerySet[Run]:
 def predict_run(run: Run) -> bool:
     """Predicts one run and keeps the answer. False where it had one by then. Raises NoTime."""
     try:
-        prediction = with_bands(_ask(request_of(run)), run)
+        if run.spec["engine"]["kind"] != BUILTIN:
+            prediction = {
+                "why_not": "it was not run by the built-in engine, which the cost model is of"
+            }
+        else:
+            prediction = with_bands(_ask(request_of(run)), run)
     except (AttributeError, KeyError, TypeError, ValueError) as error:  # of another version, or of a faulty node
         log.exception("run %s can't be predicted", run.pk)
         prediction = {"why_not": f"what is stored of the run can't be read: {type(error).__name__}: {error}"}

@@ -89,6 +89,11 @@ class EngineOffers:
             self._thread.start()
         return None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no look at the list is under way or waits to be told."""
+        return self._thread is None
+
     def _look(self) -> None:
         try:
             listed = read_engines(self._path)
