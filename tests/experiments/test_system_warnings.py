@@ -82,3 +82,21 @@ def test_what_has_no_effect_is_told_at_its_field(changes: dict[str, Any], field:
 def test_a_cache_that_is_off_in_some_trials_is_told_with_how_many() -> None:
     found = warned(workload=SHARED, matrix={"engine.prefix_cache": [True, False], "engine.max_num_seqs": [1, 2]})
     assert "false in 2 of 4 trials" in found["workload.shared_prefix"]
+
+
+TALK = {**document()["workload"], "kind": "conversation"}
+MIXED = {
+    **document()["workload"],
+    "classes": [{"name": "chat", "share": 0.5, "priority": -1}, {"name": "batch", "share": 0.5}],
+}
+
+
+def test_histories_that_nobody_keeps_and_priorities_that_nobody_heeds_are_told() -> None:
+    assert "computed in full" in warned(workload=TALK, engine={"prefix_cache": False})["workload.kind"]
+    assert "fcfs" in warned(workload=MIXED)["workload.classes"]
+
+
+def test_a_kept_history_and_a_heeded_priority_are_not() -> None:
+    assert warned(workload=TALK) == {}
+    assert warned(workload=MIXED, matrix={"engine.scheduler.policy": ["fcfs", "priority"]}) == {}
+    assert warned(workload=MIXED, engine={"scheduler": {"policy": "priority"}}) == {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from test_metrics import make_report, make_request, make_spec
 
-from runners.spec import FloorSpec, OpenArrival, QualitySpec, SamplingSpec
+from runners.spec import FixedLen, FloorSpec, OpenArrival, QualitySpec, SamplingSpec
 from runners.validity import THRESHOLDS, find_reasons
 
 FULL = [make_request(i, sent_s=i * 0.6, finished_s=(i + 1) * 0.6) for i in range(34)]
@@ -84,6 +84,18 @@ def test_a_prefix_that_is_shared_on_purpose_contaminates_nothing_but_what_lies_b
     spec = make_spec(workload=workload)
     assert codes(changed(1.0, cached_tokens=8), spec=spec) == set()
     assert codes(changed(1.0, cached_tokens=10), spec=spec) == {"cache_contaminated"}
+
+
+def test_a_sessions_history_may_be_cached_but_not_what_its_turns_add():
+    workload = make_spec().workload.model_copy(
+        update={"kind": "conversation", "input_len": FixedLen(dist="fixed", tokens=4)}
+    )
+    spec = make_spec(workload=workload)
+    assert codes(changed(1.0, session="a", turn=2, input_tokens=10, cached_tokens=6), spec=spec) == set()
+    assert codes(changed(1.0, session="a", turn=2, input_tokens=10, cached_tokens=8), spec=spec) == {
+        "cache_contaminated"
+    }
+    assert codes(changed(0.2, session="a", turn=1, cached_tokens=8), spec=spec) == {"cache_contaminated"}
 
 
 @pytest.mark.parametrize(("fact", "code"), [("foreign_cpu_share", "node_shared"), ("throttled_share", "throttled")])
