@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, linear_regression
 from typing import Any
-
-import numpy as np
 
 REASON = "over_saturated"
 LEAST_S = 20.0
@@ -58,7 +56,7 @@ def judge(ticks: Sequence[tuple[float, int, float | None]], elapsed_s: float) ->
     told = [(t_s, ttft_s) for t_s, _, ttft_s in ticks if ttft_s is not None]
     if len(told) < PARTS:
         return None
-    slope = float(np.polyfit(*np.array(told).T, 1)[0])
+    slope = linear_regression([t_s for t_s, _ in told], [ttft_s for _, ttft_s in told]).slope
     if slope < LEAST_TTFT_SLOPE:
         return None
     return {
