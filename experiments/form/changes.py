@@ -12,6 +12,7 @@ from typing import Any
 
 from experiments.form.designs import add_step, remove_step, set_design, set_label, set_values
 from experiments.form.kinds import COMPARED, KINDS, OPTIONAL, SHAPE, axes_of, kind_of, read, starts_of, usual
+from experiments.form.planning import set_planned, set_planning
 from experiments.form.rewrite import REMOVED, Change, apply
 from experiments.form.scalars import scalar
 from experiments.form.settings import Setting, default_kind, setting
@@ -309,6 +310,8 @@ _KINDS: dict[str, Callable[[str, str, Document], list[Change]]] = {
     "axis-remove": _remove,
     "axis-add": _add_axis,
     "design": set_design,
+    "planning": set_planning,
+    "planned": set_planned,
     "step-label": set_label,
     "step-set": set_values,
     "step-remove": remove_step,

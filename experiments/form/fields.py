@@ -11,6 +11,7 @@ from typing import Any
 from experiments.form.changes import ARRIVALS, COUNTS, EACH, ENDS, LENGTHS, PAUSES, TYPED, objective
 from experiments.form.drawing import LABELS, Drawing
 from experiments.form.drawn_design import draw_design
+from experiments.form.drawn_planning import draw_planning
 from experiments.form.kinds import read, workloads_in_use
 from experiments.form.offer import Offer
 from experiments.form.parts import Axis, Field, Form, Group, Option
@@ -165,7 +166,7 @@ def _objectives(drawing: Drawing) -> list[Field]:
 
 def _limits(drawing: Drawing) -> list[Field]:
     return [
-        drawing.setting("repeats", "Repeats"),
+        *draw_planning(drawing),
         drawing.setting("seed", "Seed"),
         drawing.setting("retries", "Retries of a run"),
         drawing.setting("budget.max_runs", "Runs at most"),
