@@ -20,11 +20,11 @@ def part_tables(summary: Mapping[str, Any], workload: Mapping[str, Any]) -> list
     stages = summary.get("stages") or []
     said = {one["name"]: one for one in workload.get("classes") or ()}
     tables = [
-        _table("Classes of traffic", "each held to its own objective", [
+        _table("Classes of traffic", "Class", "each held to its own objective", [
             (name, _about_class(said.get(name, {})), metrics) for name, metrics in classes.items()
         ]),
-        _table("Stages", "what was due in each, whenever it ended", [
-            (f"Stage {place}", _about_stage(stage), stage["metrics"]) for place, stage in enumerate(stages, start=1)
+        _table("Stages", "Stage", "latencies of what was due in each, throughput of what ended in it", [
+            (f"{place}", _about_stage(stage), stage["metrics"]) for place, stage in enumerate(stages, start=1)
         ]),
     ]  # fmt: skip
     return [table for table in tables if table["rows"]]
@@ -43,13 +43,14 @@ def _about_stage(stage: Mapping[str, Any]) -> str:
     return f"{lasts_s:g} s {way} {level:g} {stage['unit']}"
 
 
-def _table(title: str, note: str, parts: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Table:
+def _table(title: str, of: str, note: str, parts: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Table:
     shown = [
         name for name in PARTS_SHOWN
         if any((metrics.get(name) or {}).get("value") is not None for _, _, metrics in parts)
     ]  # fmt: skip
     return {
         "title": title,
+        "of": of,
         "note": note,
         "columns": [name_of(name) for name in shown],
         "rows": [

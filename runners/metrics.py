@@ -31,7 +31,7 @@ from runners.session_figures import EndedSession, ended_sessions
 from runners.spec import RunSpec
 from runners.system_figures import SystemFigures, sum_over_engines, system_figures
 from runners.thinking_figures import count_thinking, time_to_answer_s
-from runners.traffic_parts import FIGURES, records_by_class, stages_of
+from runners.traffic_parts import FIGURES, RATES, records_by_class, stages_of
 from runners.transient import find_transient
 from runners.ttft_parts import mean_parts, part_values
 from runners.validity import Reason, find_reasons
@@ -190,7 +190,8 @@ def _stage_summaries(
     for stage in stages_of(measured, window_of(report), spec):
         start_s, end_s = stage.window
         within = report.model_copy(update={"window_start_s": start_s, "window_end_s": end_s})
-        metrics = _part_metrics(stage.records, within, spec, system)
+        ended = _part_metrics(stage.ended, within, spec, system)
+        metrics = _part_metrics(stage.records, within, spec, system) | {name: ended[name] for name in RATES}
         yield StageSummary(start_s, end_s, stage.level, stage.unit, stage.ramp, metrics)
 
 

@@ -1,7 +1,7 @@
 """The parts of a run that have figures of their own: its classes of traffic, and its stages in time.
 
 Says which requests are whose; the figures are for `runners.metrics` to give. A request belongs to the stage in which it
-was due to be sent, whenever it ended.
+was due to be sent, whenever it ended; a stage's throughput is of what ended in it, whenever that was sent.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ FIGURES = (
     "output_throughput", "request_throughput", "goodput", "goodput_share", "requests_ok", "requests_failed",
 )  # fmt: skip
 """What a part has: no cost, energy or use of the engine, which the parts share."""
+RATES = ("output_throughput", "request_throughput", "goodput")
+"""Those of them that are counted by when requests ended."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Stage:
     unit: str
     ramp: str
     records: list[RequestRecord]
+    ended: list[RequestRecord]
 
 
 def records_by_class(records: Sequence[RequestRecord], spec: RunSpec) -> dict[str, list[RequestRecord]]:
@@ -53,4 +56,5 @@ def stages_of(records: Sequence[RequestRecord], window: Window | None, spec: Run
         if begin_s >= window[1]:
             return
         due = [record for record in records if begin_s <= record.scheduled_s < end_s]
-        yield Stage(index, (begin_s, min(end_s, window[1])), stage.level, unit, stage.ramp, due)
+        ended = [record for record in records if begin_s <= (record.finished_s or -1.0) < end_s]
+        yield Stage(index, (begin_s, min(end_s, window[1])), stage.level, unit, stage.ramp, due, ended)

@@ -43,8 +43,8 @@ def test_each_stage_says_its_time_and_its_level() -> None:
     stage = {"start_s": 3.0, "end_s": 13.0, "level": 4.0, "unit": "req/s", "metrics": metrics(40.0, 0.2)}
     (table,) = part_tables({"stages": [stage | {"ramp": "step"}, stage | {"ramp": "linear"}]}, {})
     assert [(row["label"], row["about"]) for row in table["rows"]] == [
-        ("Stage 1", "10 s at 4 req/s"),
-        ("Stage 2", "10 s up or down to 4 req/s"),
+        ("1", "10 s at 4 req/s"),
+        ("2", "10 s up or down to 4 req/s"),
     ]
 
 

@@ -207,5 +207,10 @@ def test_a_stage_beyond_what_the_engine_can_do_has_no_steady_state() -> None:
     load = stages({"duration_s": 2, "request_rate": 10}, {"duration_s": 2, "request_rate": 2_000})
     spec = run_spec(engine={"max_num_seqs": 1}, **load)
     result, events = play(spec)
-    (reason,) = [one for one in summary_of(spec, result, events).reasons if one.code == "no_steady_state"]
+    found = summary_of(spec, result, events)
+    (reason,) = [one for one in found.reasons if one.code == "no_steady_state"]
+    # It has no more throughput than the engine gives, however much was due.
+    ended = [one for one in records(events) if found.stages[1].start_s <= (one.finished_s or 0) < found.stages[1].end_s]
+    assert found.stages[1].metrics["request_throughput"].value == pytest.approx(len(ended) / 2)
+    assert len(ended) < (found.stages[1].metrics["requests_ok"].value or 0) / 2
     assert "stage 2 (2000 req/s)" in reason.message
