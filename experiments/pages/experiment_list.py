@@ -36,6 +36,7 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
         "orders": ORDERS,
         "projects": list(projects_of(user).order_by("slug").values_list("slug", flat=True)[:PROJECTS_OFFERED]),
         "may_submit": projects_of(user, Role.RESEARCHER).exists(),
+        "import_projects": projects_of(user, Role.RESEARCHER).order_by("name")[:PROJECTS_OFFERED],
         **list_context(asked, page.next),
     }
     return render(request, "experiments/list.html", context)

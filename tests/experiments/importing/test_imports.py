@@ -9,6 +9,7 @@ import foreign_files as files
 import pytest
 from api_client import Caller, assert_people_only, member, refused
 from control_plane import team
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from experiments.imported import differences_of
@@ -148,3 +149,28 @@ def test_only_researchers_of_the_project_may_import(project: Project) -> None:
     refused(member(project, Role.VIEWER).post("/imports", json.dumps(files.vllm()), "application/octet-stream"), 403)
     foreign = member().post(f"/imports?project={project.slug}", json.dumps(files.vllm()), "application/octet-stream")
     refused(foreign, 400)
+
+
+def test_the_list_of_experiments_takes_a_file(caller: Caller, project: Project) -> None:
+    browser = Client()
+    assert caller.user is not None
+    browser.force_login(caller.user)
+    assert 'id="import-file"' in browser.get("/experiments/").content.decode()
+    sent = SimpleUploadedFile("bench.json", json.dumps(files.vllm()).encode())
+    response = browser.post("/experiments/import", {"file": sent, "project": project.slug})
+    made = Experiment.objects.get()
+    assert response.status_code == 302 and response["Location"] == f"/experiments/{made.pk}/"
+    wrong = SimpleUploadedFile("bench.json", json.dumps(files.vllm(ttfts=["soon"] * 30)).encode())
+    page = browser.post("/experiments/import", {"file": wrong}, follow=True).content.decode()
+    assert "ttfts[0]" in page and "a number from 0" in page
+    assert "Choose the file" in browser.post("/experiments/import", {}, follow=True).content.decode()
+
+
+def test_rows_whose_percentiles_are_few_have_a_page(importer: Importer, caller: Caller) -> None:
+    run = importer.made(files.inferencex_row()).runs.get()
+    browser = Client()
+    assert caller.user is not None
+    browser.force_login(caller.user)
+    page = browser.get(f"/runs/{run.pk}/").content.decode()
+    assert "InferenceX" in page or "inferencex" in page
+    assert browser.get(f"/experiments/{run.experiment_id}/").status_code == 200
