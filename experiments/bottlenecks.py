@@ -48,7 +48,8 @@ def bottlenecks_by_trial(entries: Iterable[TrialWithRuns]) -> dict[int, dict[str
         common = common_cause(verdicts)
         if common is not None:
             named = next(verdict for verdict in verdicts if verdict["kind"] == common["kind"])
-            found[entry.trial.pk] = common | {"says": named["causes"][0]["says"]}
+            cause = named["causes"][0]
+            found[entry.trial.pk] = common | {"score": cause["score"], "says": cause["says"]}
     return found
 
 

@@ -81,7 +81,7 @@ NAMES: dict[str, str] = {
 ABOUT: dict[str, str] = {
     "interactivity": "1 / TPOT of each request: how fast one user’s answer grows",
     "client_wait": "from when a request was due to when it was sent: part of the effective TTFT alone",
-    "network_time": "from when a request was sent to when the runtime queued it",
+    "network_time": "from a request’s sending to the runtime’s queue; of a modelled run, the engine’s reading of it",
     "first_sample_time": "from the end of the prefill to the first token at the client, its way back included",
     "steady_from": "how long after the window began the output was steady (MSER-5); none where not by half of it",
     "goodput": "requests that are ok and meet every objective, per second of the window",
@@ -122,9 +122,12 @@ def about_of(metric: str) -> str:
 
 
 def scale_for(unit: str, largest: float | None) -> Scale:
-    """Seconds below one are shown in ms, below a ms in µs; shares in %. `largest` sets one scale for a whole column."""
+    """Seconds below one are shown in ms, below a ms in µs; shares in %, a million joules in MJ. `largest` sets one
+    scale for a whole column."""
     if unit == "s" and largest is not None and 0 < abs(largest) < 1:
         return Scale(1000, "ms") if abs(largest) >= 0.001 else Scale(1_000_000, "µs")
+    if unit == "J" and largest is not None and abs(largest) >= 1e6:
+        return Scale(1e-6, "MJ")
     if unit == "share":
         return Scale(100, "%")
     return Scale(1, unit)

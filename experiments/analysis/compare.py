@@ -82,6 +82,12 @@ COMPARED: dict[str, tuple[str, bool | None]] = {
 }
 
 
+BOUNDED_WHEN_ASSUMED = {
+    "energy_per_output_token": "cost_per_million_output_tokens",
+    "energy_per_million_output_tokens": "cost_per_million_output_tokens",
+    "energy_per_request": "cost_per_million_output_tokens",
+    "output_throughput_per_kw": "output_throughput",
+}
 PER_OUTPUT = ("cost_per_million_output_tokens", "cost_per_useful_answer")
 """A price over output: their intervals are those of the output, turned over."""
 
@@ -222,7 +228,7 @@ def _trial_json(trial: TrialResult, is_baseline: bool, metrics: Sequence[str]) -
 def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
     values = trial.values(name)
     if trial.modelled:
-        interval = model_interval(name, float(median(values)), len(values), trial.model_errors)
+        interval = model_interval(_bounded_as(trial, name), float(median(values)), len(values), trial.model_errors)
     else:
         interval = reciprocal_interval(values) if name in PER_OUTPUT else mean_interval(values)
     return {
@@ -236,6 +242,11 @@ def _metric_json(trial: TrialResult, name: str) -> dict[str, Any]:
         "assumed": trial.assumes(name),
         "source": (" and ".join(sorted(trial.energy_sources)) or None) if name in ENERGY_UNITS else None,
     }
+
+
+def _bounded_as(trial: TrialResult, metric: str) -> str:
+    """The metric whose error a modelled one has: energy by assumed watts errs as the throughput does, not as power."""
+    return BOUNDED_WHEN_ASSUMED.get(metric, metric) if trial.assumes(metric) else metric
 
 
 def noise_floors(
@@ -347,7 +358,8 @@ def interval_between(base: TrialResult, trial: TrialResult, metric: str) -> Inte
         return None
     if base.modelled or trial.modelled:
         one, two = (fmean(before), base.model_errors), (fmean(after), trial.model_errors)
-        return model_difference(metric, one, two, min(len(before), len(after)))
+        bounded = _bounded_as(trial if trial.modelled else base, metric)
+        return model_difference(bounded, one, two, min(len(before), len(after)))
     left, right = paired_values(base, trial, metric)
     return paired_interval(left, right) if left else welch_interval(before, after)
 

@@ -65,7 +65,7 @@ class TrialOut(Schema):
     bottleneck: dict[str, Any] | None = Field(
         None,
         description="What most of its valid runs were held up by: `kind`, `name`, `runs` of `of` with enough evidence, "
-        "`says` the argument of one of them. Null where there is none, or no majority.",
+        "`score` and `says` the share and the argument of one of them. Null where there is none, or no majority.",
     )
     runs: list[RunInTrial]
 

@@ -17,7 +17,10 @@ def bottleneck_view(found: Json | None) -> RenderableType:
         f"Held up by: {found['name']}{modelled}" if found["kind"] else f"No bottleneck{modelled}: {found['why_not']}"
     )
     lines = [Text(title, style="bold")]
-    lines += [Text(f"  {cause['name']}: {cause['says']}") for cause in found["causes"]]
+    lines += [
+        Text(f"  {cause['name']}, {cause['score']:.0%} of the requests’ time: {cause['says']}")
+        for cause in found["causes"]
+    ]
     for path, values in (found.get("suggests") or {}).items():
         lines.append(Text(f"  to find out, compare {path}: {', '.join(map(str, values))}", style="dim"))
     return Group(*lines)

@@ -11,11 +11,11 @@ from runners.display import digits, shown
 Argument = tuple[str, dict[str, float | None]]
 
 
-def argue(kind: str, e: Evidence, score: float) -> tuple[str, dict[str, float]]:
+def argue(kind: str, e: Evidence) -> tuple[str, dict[str, float]]:
     """The sentence of a cause, and the figures in it."""
     says, figures = _ARGUMENTS[kind](e)
     told = {name: float(value) for name, value in figures.items() if value is not None}
-    return f"{percent(score)} of the requests’ time: {says}", told
+    return says, told
 
 
 def _queue(e: Evidence) -> Argument:

@@ -76,7 +76,7 @@ def judge(e: Evidence) -> Verdict:
     if why_not := _lacking(e):
         return Verdict(None, (), why_not, e.requests)
     shares = Shares(e)
-    causes = [Cause(kind, score, *argue(kind, e, score)) for kind, score in shares.scores().items() if score >= TOLD]
+    causes = [Cause(kind, score, *argue(kind, e)) for kind, score in shares.scores().items() if score >= TOLD]
     causes.sort(key=lambda cause: -cause.score)
     if not causes or causes[0].score < NAMED:
         largest = f"; the largest is {causes[0].name} with {percent(causes[0].score)}" if causes else ""

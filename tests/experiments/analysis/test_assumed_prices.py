@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -78,3 +79,15 @@ def test_a_cost_has_the_interval_of_the_throughput_turned_over() -> None:
     assert reciprocal_interval([5.0]).low is None
     assert reciprocal_interval([0.1, 100.0]).low is None
     assert reciprocal_interval([0.0, 0.0]).estimate == 0.0
+
+
+def test_modelled_energy_by_assumed_watts_has_the_band_of_the_throughput() -> None:
+    rate = {"low": -0.1, "high": 0.2, "n": 50, "scope": "test"}
+    errors = {"rate": rate, "energy": {"low": -1.0, "high": 1.0, "n": 5, "scope": "test"}}
+    runs = tuple(replace(run, modelled=True, model_errors=errors) for run in trial(1, 1000, source="modelled").runs)
+    stored = replace(trial(1), runs=runs)
+    (found,) = assume([stored], Assumed({}, {"bench": 200.0}))
+    energy = compare_trials([found])["trials"][0]["metrics"]["energy_per_output_token"]
+    assert energy["low"] == pytest.approx(2.0 * math.exp(-0.2)) and energy["high"] == pytest.approx(2.0 * math.exp(0.1))
+    before = compare_trials([stored])["trials"][0]["metrics"]["energy_per_output_token"]
+    assert before["high"] == pytest.approx(1.0 * math.exp(1.0))
