@@ -57,7 +57,10 @@ with open({path!r}, "wb") as file:
 with Bundle(Path({path!r})) as bundle:
     assert sum(1 for _ in bundle.lines(0, "request")) == {n}
 """
-PEAK = "\nimport resource\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+# ru_maxrss would begin with that of the process that started this one
+PEAK = """
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
 
 
 def peak_mib(program: str, n: int, path: Path) -> float:
