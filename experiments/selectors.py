@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models import Count, QuerySet
 from django.utils import timezone
 
+from experiments.engine_names import on_engine
 from experiments.models import (
     ATTEMPT_LIVE,
     RESTORABLE,
@@ -126,10 +127,16 @@ def recent_experiments(user: User, limit: int) -> list[Experiment]:
 
 
 def models_of(experiment_id: int) -> list[str]:
-    """The models of an experiment's runs, by their names, with what a reader must know of them."""
+    """The models of an experiment's runs, by their names, with what a reader must know of them: random weights, and the
+    engine that ran them where that is not the built-in one."""
     models = Run.objects.filter(experiment_id=experiment_id).order_by("spec__model__name").distinct()
-    rows = models.values_list("spec__model__name", "spec__model__random_weights")
-    return [model_label({"name": name, "random_weights": random}) for name, random in rows]
+    engine = ("spec__engine__kind", "spec__engine__name")
+    rows = models.values_list("spec__model__name", "spec__model__random_weights", *engine)
+    labels = [
+        on_engine(model_label({"name": name, "random_weights": random}), {"kind": kind, "name": engine_name})
+        for name, random, kind, engine_name in rows
+    ]
+    return list(dict.fromkeys(labels))
 
 
 def count_runs(experiment_ids: Iterable[int]) -> dict[int, dict[str, int]]:

@@ -19,6 +19,7 @@ from experiments.analysis.pareto import pareto_front
 from experiments.analysis.speculative import bands_by_trial
 from experiments.assumptions import kept_fields, node_inputs, read_assumed
 from experiments.comparison import MAX_TRIALS, distributions_of, readable_trials, results_of
+from experiments.engine_names import unsaid_engines
 from experiments.figures.distributions import TrialDistribution, box_figure, curve_figure
 from experiments.figures.trials import tradeoff_figure
 from experiments.models import Trial
@@ -108,9 +109,13 @@ def _is_id(text: str) -> bool:
 def _name_trials(trials: Sequence[dict[str, Any]], entries: Sequence[TrialWithRuns], many: bool) -> None:
     """Gives each trial its experiment's name, and a label that tells it from the others on the page."""
     names = {entry.trial.pk: entry.trial.experiment.name for entry in entries}
+    engines = unsaid_engines(entry.trial.experiment_id for entry in entries)
+    on = {entry.trial.pk: engines.get(entry.trial.experiment_id) for entry in entries}
     for trial in trials:
         trial["experiment_name"] = names[trial["id"]]
-        trial["label"] = (trial["label"] or settings_label(trial["settings"])) + (f" · {names[trial['id']][:40]}" if many else "")
+        engine = on[trial["id"]] if "engine.kind" not in trial["settings"] else None
+        told = [trial["label"] or settings_label(trial["settings"]), *([f"on {engine}"] if engine else [])]
+        trial["label"] = " · ".join([*told, *([names[trial["id"]][:40]] if many else [])])
 
 
 def _metrics_found(request: HttpRequest, trials: Sequence[TrialResult]) -> list[str]:

@@ -73,6 +73,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         "modelled": modelled,
         "speculative": _speculative(attempt),
         "engines": _engines(run, attempt),
+        "engine_facts": _facts(attempt).get("engine") or {},
         "live": live_figures(modelled=modelled),
         "charts": CHARTS,
         "ended": run.state in RUN_ENDED,

@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from experiments.analysis.speculative import Band
+from experiments.engine_names import engine_label
 from experiments.models import Run
 from experiments.predictions import prediction_of
 from runners import display
@@ -24,6 +25,7 @@ register.filter("short_path", display.short_path)
 register.filter("setting_value", display.setting_value)
 register.filter("settings_label", display.settings_label)
 register.filter("model_label", display.model_label)
+register.filter("engine_label", engine_label)
 register.filter("duration", display.duration)
 register.filter("count", display.count)
 register.filter("size", display.size)
@@ -42,6 +44,13 @@ def figure(value: float | None, unit: str = "") -> str:
 @register.filter
 def digits(value: float | None) -> str:
     return "–" if value is None else display.digits(value)
+
+
+@register.filter
+def between_samples(n: int, percentile: str) -> bool:
+    """Whether a percentile (`p95`) of so many samples is interpolated between two of them."""
+    place = (n - 1) * float(percentile[1:]) / 100
+    return n > 0 and abs(place - round(place)) > 1e-9
 
 
 @register.filter
