@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -12,14 +12,15 @@ from runners.cli.follow import follow
 from runners.cli.options import TimeoutOption
 from runners.cli.session import JsonOption, clean, session_of, show
 
-Aspect = Literal["code_revision", "weights", "chip"]
+ASPECTS = ("code_revision", "weights", "chip")
 
 
 def replay(
     context: typer.Context,
     run: Annotated[int, typer.Argument(metavar="RUN", min=1, help="The run's number.")],
     allow: Annotated[
-        list[Aspect] | None, typer.Option("--allow", help="What may differ from how it was; repeatable.")
+        list[str] | None,
+        typer.Option("--allow", metavar="|".join(ASPECTS), help="What may differ from how it was; repeatable."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, then compare the two.")] = False,
     timeout: TimeoutOption = None,
