@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import BinaryIO
 
 from django.db import IntegrityError, connection, transaction
@@ -100,7 +101,7 @@ def remove_trace(user: User, trace: Trace) -> None:
             raise TraceInUse(held.name, named)
         record(user, "trace.remove", held, sha256=held.sha256)
         held.delete()
-    forget_file(trace.sha256)
+        transaction.on_commit(partial(forget_file, held.sha256))
 
 
 def hold_traces(experiment: Experiment, refs: Iterable[TraceRef]) -> None:

@@ -145,6 +145,7 @@ def test_a_trace_of_another_project_is_not_there(caller: Caller) -> None:
     assert (answer["errors"][0]["field"], answer["errors"][0]["allowed"]) == ("workload.trace.name", [])
 
 
+@pytest.mark.django_db(transaction=True)
 def test_only_who_registered_it_or_an_operator_removes_it(project: Project, caller: Caller) -> None:
     trace = add(caller).json()
     refused(member(project).delete(f"/traces/{trace['id']}"), 403)
@@ -153,6 +154,7 @@ def test_only_who_registered_it_or_an_operator_removes_it(project: Project, call
     assert AuditEntry.objects.filter(action="trace.remove", object_name="small").count() == 1
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_file_stays_while_another_trace_has_it(caller: Caller) -> None:
     first, second = add(caller).json(), add(caller, "copy").json()
     assert caller.delete(f"/traces/{first['id']}").status_code == 204
