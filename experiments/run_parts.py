@@ -34,12 +34,12 @@ def _about_class(said: Mapping[str, Any]) -> str:
     if not said:
         return ""
     priority = said.get("priority") or 0
-    return f"{said['share']:.0%} of the traffic" + (f", priority {priority}" if priority else "")
+    return f"{said['share'] * 100:.3g} % of the traffic" + (f", priority {priority}" if priority else "")
 
 
 def _about_stage(stage: Mapping[str, Any]) -> str:
     level, lasts_s = stage["level"], stage["end_s"] - stage["start_s"]
-    way = "up or down to" if stage["ramp"] == "linear" else "at"
+    way = "ramping to" if stage["ramp"] == "linear" else "at"
     return f"{lasts_s:g} s {way} {level:g} {stage['unit']}"
 
 

@@ -32,8 +32,8 @@ def test_a_run_of_one_kind_of_traffic_has_no_parts() -> None:
 def test_each_class_says_its_share_and_only_columns_with_a_value_are_shown() -> None:
     (table,) = part_tables({"classes": CLASSES}, WORKLOAD)
     assert [(row["label"], row["about"]) for row in table["rows"]] == [
-        ("chat", "75% of the traffic, priority -1"),
-        ("batch", "25% of the traffic"),
+        ("chat", "75 % of the traffic, priority -1"),
+        ("batch", "25 % of the traffic"),
     ]
     assert table["columns"] == ["TTFT"]
     assert [row["cells"][0]["few"] for row in table["rows"]] == [False, True]
@@ -44,7 +44,7 @@ def test_each_stage_says_its_time_and_its_level() -> None:
     (table,) = part_tables({"stages": [stage | {"ramp": "step"}, stage | {"ramp": "linear"}]}, {})
     assert [(row["label"], row["about"]) for row in table["rows"]] == [
         ("1", "10 s at 4 req/s"),
-        ("2", "10 s up or down to 4 req/s"),
+        ("2", "10 s ramping to 4 req/s"),
     ]
 
 
