@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.analysis.compare import RunResult, TrialResult, compare_trials, few_samples, flatten_metrics
-from experiments.templatetags.lab import change, interval
+from experiments.templatetags.lab import between_samples, change, interval
 
 TTFT = {"value": 0.2, "n": 40, "percentiles": {"p95": {"value": 0.5, "enough": False}}}
 TPOT = {"value": 0.02, "n": 400, "percentiles": {"p95": {"value": 0.05, "enough": True}}}
@@ -32,3 +32,9 @@ def test_a_change_is_shown_with_its_interval_its_floor_and_its_n() -> None:
     assert "−15.0 … −5.00" in change(falling)
     lone = row | {"low": None, "high": None, "noise_floor": None, "n": 1}
     assert change(lone).endswith("<small>no interval, no noise floor, n 1</small>")
+
+
+def test_a_percentile_that_is_no_sample_itself_lies_between_two() -> None:
+    assert between_samples(128, "p95") and between_samples(2, "p50")
+    assert not between_samples(101, "p95") and not between_samples(3, "p50")
+    assert not between_samples(1, "p99") and not between_samples(0, "p99")
