@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,14 +67,14 @@ def add(
     """Register a file of recorded traffic. The same rows again under the same name give the same trace."""
     session = session_of(context)
     try:
-        with file.open("rb"):
-            pass  # a file that can't be read is told before anything is sent
+        with file.open("rb") as opened:  # one that can't be read is told before anything is sent
+            num_bytes = os.fstat(opened.fileno()).st_size
     except OSError as error:
         raise WrongUse(f"{file} can't be read: {error.strerror}") from error
     made = session.client.post(
         "/traces",
         content=FilePieces(file),
-        headers={"Content-Type": "application/octet-stream"},
+        headers={"Content-Type": "application/octet-stream", "Content-Length": str(num_bytes)},
         patience_s=PATIENCE_S,
         name=name,
         format=format_name,
