@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,6 @@ from runners.cli.session import JsonOption, clean, session_of, show
 PIECE_BYTES = 1 << 20
 PATIENCE_S = 900.0
 """How long a large file may take to be stored."""
-BINARY = {"Content-Type": "application/octet-stream"}
 
 
 def import_results(
@@ -34,14 +34,14 @@ def import_results(
     """Import results of another tool, or another lab's bundle, as an experiment."""
     session = session_of(context)
     try:
-        with file.open("rb"):
-            pass  # a file that can't be read is told before anything is sent
+        with file.open("rb") as opened:
+            size = opened.seek(0, os.SEEK_END)
     except OSError as error:
         raise WrongUse(f"{file} can't be read: {error.strerror}") from error
     made = session.client.post(
         "/imports",
         content=_Pieces(file),
-        headers=BINARY,
+        headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
         patience_s=PATIENCE_S,
         file=file.name[:200],
         name=name or None,
