@@ -36,7 +36,7 @@ def differences_of(run: Run) -> Sequence[Difference]:
 
 
 def imported_figures(run: Run) -> dict[str, Any]:
-    """What the run's page shows of an import: the figures that differ from the tool's own, how many do not, its notes."""
+    """What the run's page shows of an import: figures that differ from the tool's own, how many do not, its notes."""
     found = differences_of(run)
     apart = [one for one in found if not one.same]
     notes = (run.imported or {}).get("notes", [])

@@ -19,9 +19,7 @@ router = Router(tags=["runs"])
 
 Allowed = Annotated[
     str,
-    Query(
-        pattern=r"^[a-z_,]{0,60}$", description=f"What may differ: of {', '.join(ASPECTS)}, by commas."
-    ),
+    Query(pattern=r"^[a-z_,]{0,60}$", description=f"What may differ: of {', '.join(ASPECTS)}, by commas."),
 ]
 
 
