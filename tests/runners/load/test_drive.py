@@ -17,6 +17,7 @@ from runners.events import RequestRecord, Sample
 from runners.load.drive import LoadResult, drive
 from runners.load.http import Target
 from runners.load.plan import RequestPlan
+from runners.load.planned import LoadPlan
 from runners.load.prompts import SyntheticPrompts
 from runners.load.sending import GONE_AFTER_REFUSALS
 from runners.spec import WorkloadSpec
@@ -54,13 +55,13 @@ async def serve(handler: Handler) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def load(url: str, plan: RequestPlan, lines: Lines, timeout_s: float = 10.0) -> LoadResult:
+async def load(url: str, plan: LoadPlan, lines: Lines, timeout_s: float = 10.0) -> LoadResult:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as http:
         target = Target(http, url, "tiny", timeout_s, time.monotonic, time.monotonic())
         return await drive(target, plan, lines.append)
 
 
-async def load_against(handler: Handler, plan: RequestPlan, timeout_s: float = 10.0) -> tuple[LoadResult, Lines]:
+async def load_against(handler: Handler, plan: LoadPlan, timeout_s: float = 10.0) -> tuple[LoadResult, Lines]:
     lines: Lines = []
     async with serve(handler) as url:
         return await load(url, plan, lines, timeout_s), lines
