@@ -138,7 +138,7 @@ class Run(models.Model):
     """One repeat of a trial. `spec` is the frozen RunSpec; `summary`, `distributions`, `valid` and `reasons` are
     computed from the records when all of the final attempt's events are stored (runners.metrics, .distributions);
     `prediction` is what the cost model says of a measured run (experiments.services.predicting), null until then.
-    `imported` is what an imported run's file said of it (experiments.services.importing.ImportedRun), null else."""
+    `imported` is what an imported run's file said of it (experiments.importing), null else."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="runs")
