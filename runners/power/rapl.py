@@ -7,6 +7,7 @@ whole board on some machines and nothing on others, so it is left out. AMD's CPU
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from runners.power.counter import EnergyCounter
@@ -23,7 +24,7 @@ class RaplMeter:
 
     def __init__(self, zones: list[Path]) -> None:
         self.covers = "CPU packages" + (" and their DRAM" if any(_name(zone) == "dram" for zone in zones) else "")
-        self._counters = [EnergyCounter(lambda zone=zone: _joules(zone, "energy_uj"), _range(zone)) for zone in zones]
+        self._counters = [EnergyCounter(partial(_joules, zone, "energy_uj"), _range(zone)) for zone in zones]
 
     def read(self) -> float | None:
         try:

@@ -60,7 +60,7 @@ class PowerSampler:
         """What a report says of the window's power; no energy where the window or the samples are missing."""
         samples = list(map(PowerSample, self._times, self._watts))
         energy = None if start_s is None or end_s is None else energy_over(samples, start_s, end_s)
-        told = {"energy_j": None, "largest_gap_s": None, "samples": len(samples)}
+        told: dict[str, float | None] = {"energy_j": None, "largest_gap_s": None, "samples": len(samples)}
         if energy is not None:
             told = {"energy_j": energy.joules, "largest_gap_s": energy.largest_gap_s, "samples": energy.samples}
         return {"source": self._meter.source, "covers": self._meter.covers, **told}
