@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from ninja import Schema
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from experiments.api.search_out import SearchOut
 from labsite.error_body import FieldFault
@@ -382,7 +382,10 @@ class AuditPage(PageOut):
     items: list[AuditEntryOut]
 
 
-class ComparedRun(Schema):
+# Parts of comparisons are plain models: there are tens of thousands, and a Schema looks at each value by itself.
+
+
+class ComparedRun(BaseModel):
     id: int
     repeat: int
     valid: bool
@@ -390,7 +393,7 @@ class ComparedRun(Schema):
     output_tokens: int | None
 
 
-class ComparedMetric(Schema):
+class ComparedMetric(BaseModel):
     """Over the trial's valid runs. `low` and `high` bound a 95 % interval; null where there is none to give."""
 
     median: float
@@ -404,7 +407,7 @@ class ComparedMetric(Schema):
     source: str | None = Field(description="Of energy: what its power is from, as rapl, nvml, modelled, assumed.")
 
 
-class ComparedTrial(Schema):
+class ComparedTrial(BaseModel):
     id: int
     experiment_id: int
     settings: dict[str, Any]
@@ -417,7 +420,7 @@ class ComparedTrial(Schema):
     metrics: dict[str, ComparedMetric] = Field(description="By name, as METRICS.md defines them.")
 
 
-class Difference(Schema):
+class Difference(BaseModel):
     """A trial less the baseline. A difference is called one only where the interval excludes 0 and the size is above
     the node's noise floor."""
 
@@ -440,7 +443,7 @@ class Difference(Schema):
     is_difference: bool
 
 
-class MetricMeaning(Schema):
+class MetricMeaning(BaseModel):
     unit: str
     more_is_better: bool | None
 
