@@ -159,6 +159,7 @@ def _results(request: HttpRequest, run: Run, attempt: Attempt | None) -> dict[st
     drawn = [record for record in records[:TIMELINE_REQUESTS] if record.get("finished_s") is not None]
     return {
         "summary": summary,
+        "replayed": ((attempt.report or {}).get("client") or {}).get("trace") if attempt else None,
         "modelled": _is_modelled(run, attempt),
         **_held_up(request, run, attempt),
         **quality_panel([row] if (row := run_quality(run)) else [], of_trials=False),

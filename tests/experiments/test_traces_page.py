@@ -11,7 +11,8 @@ from control_plane import document, ready_node, submit
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from experiments.models import Trace
+from experiments.models import Attempt, Run, Trace
+from experiments.services import place_runs
 from experiments.services.traces import add_trace
 from labsite.accounts.models import Project, User
 
@@ -90,3 +91,19 @@ def test_one_that_an_experiment_replays_is_not_offered_for_removal(
 def test_an_unused_one_is_removed(browser: Client, trace: Trace) -> None:
     assert "evening is removed" in browser.post(f"/traces/{trace.pk}/remove", follow=True).content.decode()
     assert browser.get(f"/traces/{trace.pk}/").status_code == 404
+
+
+def test_a_run_page_says_how_many_requests_were_clipped(
+    browser: Client, project: Project, researcher: User, redis_url: str
+) -> None:
+    ready_node()
+    run = submit(project, researcher).runs.first()
+    place_runs()
+    told = {
+        "requests": 20, "clipped_requests": 3, "clipped_prompts": 2, "clipped_outputs": 1, "lost_input_tokens": 900,
+        "lost_output_tokens": 7,
+    }  # fmt: skip
+    Attempt.objects.filter(run=run).update(report={"facts": {}, "client": {"trace": told}})
+    Run.objects.filter(pk=run.pk).update(summary={"metrics": {}, "valid": True, "reasons": [], "thresholds": {}})
+    page = browser.get(f"/runs/{run.pk}/results").content.decode()
+    assert "3 of 20 requests of the trace were longer than the model takes" in page
