@@ -27,6 +27,9 @@ OBJECTIVES = (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2el_s", "E2EL"))
 _END_OPTIONS = (Option("num_requests", "a number of requests"), Option("duration_s", "a time"))
 _ENDS_SHOWN = {"num_requests": ("Requests", ""), "duration_s": ("Duration", "s")}
 
+BY_HAND = ("engine.kind", "engine.name")
+"""Which engines there are, a node's operator says: values to begin with can't be offered."""
+
 
 def draw_form(document: Mapping[str, Any], offer: Offer, faults: Sequence[FieldError] = ()) -> Form:
     """The form of a parsed document, which may be incomplete or wrong; each fault stands at its field."""
@@ -43,7 +46,9 @@ def draw_form(document: Mapping[str, Any], offer: Offer, faults: Sequence[FieldE
         *placement_groups(drawing, offer),
         Group("Repeats and limits", tuple(_limits(drawing))),
     )
-    addable = tuple(one.path for one in axis_settings(document) if drawing.is_addable(one.path))
+    addable = tuple(
+        one.path for one in axis_settings(document) if one.path not in BY_HAND and drawing.is_addable(one.path)
+    )
     design = draw_design(drawing, addable, faults)
     return Form(groups, tuple(drawing.axis(path) for path in drawing.axes), addable, design)
 
