@@ -12,7 +12,7 @@ from experiments.chosen_models import name_of
 from experiments.estimate import Estimate
 from hardware.models import NodeState
 from runners.matrix import Plan
-from runners.metrics import samples_needed
+from runners.metric import samples_needed
 from runners.spec import ExperimentSpec
 from runners.validity import THRESHOLDS
 

@@ -1,8 +1,8 @@
 """The definitions of METRICS.md as code: the records of one run in, its figures and its validity out.
 
 Pure: no clock, no storage. A figure that was not measured is None, never 0; each says how many samples it rests on.
-What makes a run invalid is in `runners.validity`; bytes and FLOPs of a step are in `runners.roofline`, chips, links,
-power and price of a system in `runners.system_figures`.
+What makes a run invalid is in `runners.validity`, what its engines did in `runners.runtime_figures`; bytes and FLOPs of
+a step are in `runners.roofline`, chips, links, power and price of a system in `runners.system_figures`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from runners.cost_figures import ENERGY_UNITS, PRICE_UNITS, Output, energy_figures, price_figures
 from runners.events import Report, RequestRecord, Step
+from runners.metric import Metric, distribution, slow_tail
 from runners.objectives import Measure, has_objectives, is_good, run_slo_met
 from runners.quality_figures import RESCALED_METRICS, TEXT_METRICS, QualityFacts, quality_figures, read_quality
 from runners.request_figures import (
@@ -26,38 +25,16 @@ from runners.request_figures import (
     tpot_s,
     ttft_s,
 )
-from runners.roofline import Utilisation, measure_utilisation
+from runners.runtime_figures import runtime_figures
 from runners.session_figures import EndedSession, ended_sessions
 from runners.spec import RunSpec
-from runners.system_figures import SystemFigures, sum_over_engines, system_figures
+from runners.system_figures import SystemFigures, system_figures
 from runners.thinking_figures import count_thinking, time_to_answer_s
 from runners.traffic_parts import FIGURES, RATES, records_by_class, stages_of
 from runners.transient import find_transient
 from runners.ttft_parts import mean_parts, part_values
 from runners.validity import Reason, find_reasons
 from runners.window import Window, begins_in, length_s, window_of
-
-PERCENTILES = (50, 90, 95, 99)
-
-
-@dataclass(frozen=True)
-class Percentile:
-    value: float
-    enough: bool
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One figure of a run. For latencies `value` is the median over requests and `percentiles` has the rest."""
-
-    value: float | None
-    unit: str
-    n: int
-    percentiles: dict[str, Percentile] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        percentiles = {name: {"value": p.value, "enough": p.enough} for name, p in self.percentiles.items()}
-        return {"value": self.value, "unit": self.unit, "n": self.n, "percentiles": percentiles}
 
 
 def _as_json(metrics: Mapping[str, Metric]) -> dict[str, Any]:
@@ -115,21 +92,6 @@ class Summary:
         }
 
 
-def samples_needed(percentile: float) -> int:
-    """Fewest samples for a tail percentile: P(at most one sample beyond it) ≤ 1 %.
-
-    MLPerf Inference's early-stopping rule with one allowed over-latency sample: 64 for p90, 662 for p99.
-    """
-    inside = max(percentile, 100 - percentile) / 100
-    n = 2
-    while inside**n + n * (1 - inside) * inside ** (n - 1) > 0.01:
-        n += 1
-    return n
-
-
-_NEEDED = {p: samples_needed(p) for p in PERCENTILES}
-
-
 def summarize(
     requests: Sequence[RequestRecord],
     steps: Sequence[Step],
@@ -147,7 +109,7 @@ def summarize(
     metrics = {
         **_latency_metrics(latencies),
         **_rate_metrics(measured, report, spec, system),
-        **_runtime_metrics(measured, inside, report, spec, system),
+        **runtime_figures(measured, inside, report, spec, system),
         **_quality_metrics(report, spec),
         **_cost_metrics(measured, report, spec, system),
         "steady_from": _steady_from(measured, window),
@@ -198,17 +160,6 @@ def _stage_summaries(
 # Per run
 
 
-def _distribution(values: Sequence[float], unit: str) -> Metric:
-    if not values:
-        return Metric(None, unit, 0)
-    array = np.asarray(values, dtype=np.float64)
-    points = np.percentile(array, PERCENTILES)
-    percentiles = {
-        f"p{p}": Percentile(float(v), len(values) >= _NEEDED[p]) for p, v in zip(PERCENTILES, points, strict=True)
-    }
-    return Metric(float(points[0]), unit, len(values), percentiles)
-
-
 def latency_values(requests: Sequence[RequestRecord], spec: RunSpec) -> dict[str, list[float]]:
     """Every value of each latency over measured, successful requests: s, for interactivity tok/s."""
     ok = [record for record in requests if record.phase == "measured" and record.status == "ok"]
@@ -238,17 +189,8 @@ def latency_values(requests: Sequence[RequestRecord], spec: RunSpec) -> dict[str
 
 def _latency_metrics(values: Mapping[str, Sequence[float]]) -> dict[str, Metric]:
     units = {"interactivity": "tok/s"}
-    metrics = {name: _distribution(found, units.get(name, "s")) for name, found in values.items()}
-    return metrics | {"interactivity": _slow_tail(metrics["interactivity"], values["interactivity"])}
-
-
-def _slow_tail(metric: Metric, values: Sequence[float]) -> Metric:
-    """Interactivity's bad end is the low one: p95 here is the speed that 95 % of users exceed."""
-    if not values:
-        return metric
-    points = np.percentile(np.asarray(values), [100 - p for p in PERCENTILES])
-    tail = {f"p{p}": Percentile(float(v), len(values) >= _NEEDED[p]) for p, v in zip(PERCENTILES, points, strict=True)}
-    return Metric(metric.value, metric.unit, metric.n, tail)
+    metrics = {name: distribution(found, units.get(name, "s")) for name, found in values.items()}
+    return metrics | {"interactivity": slow_tail(metrics["interactivity"], values["interactivity"])}
 
 
 def _difference(later: float | None, earlier: float | None) -> float | None:
@@ -368,60 +310,3 @@ def _concurrency_metrics(measured: Sequence[RequestRecord], report: Report) -> d
     little = sum(spans) / window_s
     error = abs(little - concurrency) / concurrency if concurrency else None
     return {"concurrency": Metric(concurrency, "req", n), "littles_law_error": Metric(error, "share", n)}
-
-
-def _runtime_metrics(
-    measured: Sequence[RequestRecord], steps: Sequence[Step], report: Report, spec: RunSpec, system: SystemFigures
-) -> dict[str, Metric]:
-    ok = [record for record in measured if record.status == "ok"]
-    n = len(steps)
-
-    def mean(values: Sequence[float], unit: str) -> Metric:
-        return Metric(float(np.mean(values)) if len(values) else None, unit, len(values))
-
-    held = [step.kv_used_blocks for step in steps]
-    total = [step.kv_used_blocks + step.kv_cached_blocks + step.kv_free_blocks for step in steps]
-    slots_held = sum(held) * spec.engine.block_size
-    slots_used = sum(step.kv_used_slots for step in steps)
-    window_s = length_s(report)
-    busy_s = sum(step.duration_s for step in steps) / system.engines
-    with_cache = [record for record in ok if record.cached_tokens is not None and record.input_tokens]
-    cached = sum(record.cached_tokens or 0 for record in with_cache)
-    prompt = sum(record.input_tokens or 0 for record in with_cache)
-    preempted = [record.preemptions for record in ok if record.preemptions is not None]
-    metrics = {
-        "queue_depth": Metric(sum_over_engines(steps, lambda step: step.waiting), "req", n),
-        "running": Metric(sum_over_engines(steps, lambda step: step.running), "req", n),
-        "kv_use": mean([used / whole for used, whole in zip(held, total, strict=True) if whole], "share"),
-        "step_tokens": mean([step.prefill_tokens + step.decode_tokens for step in steps], "tok"),
-        "step_time": _distribution([step.duration_s for step in steps], "s"),
-        "cache_hit_rate": Metric(cached / prompt if prompt else None, "share", len(with_cache)),
-        "acceptance_length": _acceptance_length(ok),
-        "preemptions": Metric(float(sum(preempted)) if preempted else None, "count", len(preempted)),
-        "kv_fragmentation": Metric(1 - slots_used / slots_held if slots_held else None, "share", n),
-        "interconnect_tax": Metric(system.link_share, "share", n),
-        "idle_share": Metric(_idle_share(busy_s, window_s) if window_s and n else None, "share", n),
-    }
-    return metrics | _utilisation_metrics(measure_utilisation(steps, report, spec), n)
-
-
-def _idle_share(busy_s: float, window_s: float) -> float:
-    """Rounded to a billionth: below that it is the sum's rounding and no idling."""
-    return round(max(0.0, 1 - busy_s / window_s), 9)
-
-
-def _acceptance_length(records: Sequence[RequestRecord]) -> Metric:
-    """(accepted draft tokens + steps) / steps, where a step is one the target model took for a request's tokens."""
-    speculated = [record for record in records if record.draft_tokens]
-    accepted = sum(record.accepted_tokens or 0 for record in speculated)
-    steps = sum((record.output_tokens or 0) - (record.accepted_tokens or 0) for record in speculated)
-    return Metric((accepted + steps) / steps if steps else None, "tok", len(speculated))
-
-
-def _utilisation_metrics(use: Utilisation, n: int) -> dict[str, Metric]:
-    return {
-        "mfu": Metric(use.mfu, "share", n),
-        "mbu": Metric(use.mbu, "share", n),
-        "prefill_compute_wait": Metric(use.prefill_wait, "share", use.prefill_steps),
-        "decode_compute_wait": Metric(use.decode_wait, "share", use.decode_steps),
-    }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from runners.events import RequestRecord
-from runners.metrics import samples_needed
+from runners.metric import samples_needed
 
 Tool = Literal["vllm", "aiperf", "guidellm", "llm-d", "inferencex"]
 Scalar = str | int | float | bool

@@ -32,8 +32,8 @@ class NodeSelector(Document):
 
 
 class CostSpec(Document):
-    """What an hour costs: by the node's own price, or as given. What all chips draw together: as metered or modelled, or
-    as given in watts; such figures are marked as assumed."""
+    """What an hour costs: by the node's own price, or as given. What all chips draw together: as metered or modelled,
+    or as given in watts; such figures are marked as assumed."""
 
     usd_per_hour: Literal["node"] | Annotated[float, Field(ge=0, le=1_000_000)] = "node"
     watts: Annotated[

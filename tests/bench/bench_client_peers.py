@@ -31,7 +31,7 @@ from runners.events import RequestRecord
 from runners.load.plan import make_plan
 from runners.load.prompts import TextPrompts
 from runners.load.text import shipped_text
-from runners.metrics import e2el_s, tpot_s, ttft_s
+from runners.request_figures import e2el_s, tpot_s, ttft_s
 from runners.runtime.tokenizer import Tokenizer
 from runners.spec import WorkloadSpec
 from tests.bench.bench_client import scripted_server

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from runners import metrics
 from runners.distributions import GRID, distributions
 from runners.events import Report, RequestRecord, Step
-from runners.metrics import samples_needed, summarize
+from runners.metric import samples_needed
+from runners.metrics import summarize
 from runners.objectives import slo_met
 from runners.request_figures import token_gaps_s
 from runners.spec import (

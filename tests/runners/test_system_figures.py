@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from test_metrics import make_report, make_request, make_spec, make_step
 
-from runners.metrics import Metric, Summary, summarize
+from runners.metric import Metric
+from runners.metrics import Summary, summarize
 from runners.spec import CostSpec, SloSpec
 from runners.system_figures import sum_over_engines, system_figures
 
