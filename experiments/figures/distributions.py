@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import plotly.graph_objects as go
-
 from experiments.analysis.distributions import Pooled
-from experiments.figures.style import HUES, as_json, layout, plain
+from experiments.figures.style import HUES, layout, plain, trace
 from runners.display import Scale, name_of, scale_for
 
 WHISKERS = (0.01, 0.99)
@@ -30,7 +28,8 @@ def curve_figure(trials: Sequence[TrialDistribution], metric: str, unit: str) ->
     """Cumulative share of requests, in percent, at or below each value; a modelled trial is dashed."""
     scale = _scale(trials, unit)
     curves = [
-        go.Scatter(
+        trace(
+            "scatter",
             x=[trial.pooled.values[0] * scale.factor, *(value * scale.factor for value in trial.pooled.values)],
             y=[0.0, *(100 * share for share in trial.pooled.shares)],
             name=_label(trial),
@@ -44,14 +43,15 @@ def curve_figure(trials: Sequence[TrialDistribution], metric: str, unit: str) ->
         xaxis={"title": {"text": f"{name_of(metric)}, {scale.unit}"}, "rangemode": "tozero"},
         yaxis={"title": {"text": "% of requests at most"}, "range": [0, 101]},
     )
-    return as_json(go.Figure(curves, frame))
+    return {"data": curves, "layout": frame}
 
 
 def box_figure(trials: Sequence[TrialDistribution], metric: str, unit: str) -> dict[str, Any]:
     """Quartiles in the box, p1 and p99 at the whiskers' ends; the first trial on top."""
     scale = _scale(trials, unit)
     boxes = [
-        go.Box(
+        trace(
+            "box",
             orientation="h",
             y=[_label(trial)],
             **_five_numbers(trial, scale),
@@ -67,7 +67,7 @@ def box_figure(trials: Sequence[TrialDistribution], metric: str, unit: str) -> d
         yaxis={"autorange": "reversed", "showticklabels": len(trials) > 1},
         boxgap=0.35,
     )
-    return as_json(go.Figure(boxes, frame))
+    return {"data": boxes, "layout": frame}
 
 
 def _five_numbers(trial: TrialDistribution, scale: Scale) -> dict[str, list[float]]:

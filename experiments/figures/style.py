@@ -22,6 +22,12 @@ def as_json(figure: go.Figure) -> dict[str, Any]:
     return plain
 
 
+def trace(kind: str, **properties: Any) -> dict[str, Any]:
+    """A trace as plain JSON, without Plotly's check of each value, which of hundreds of traces takes longer than all
+    else of a page: for those that there is one of for each trial. What is None is left out."""
+    return {"type": kind} | {name: value for name, value in properties.items() if value is not None}
+
+
 def plain(text: str) -> str:
     """A text that Plotly is to show as it is: its labels know some HTML, links too, and its templates `%{…}`."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "&#37;{")

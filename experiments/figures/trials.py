@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import plotly.graph_objects as go
-
 from experiments.analysis.speculative import Band, Bands
-from experiments.figures.style import HUES, as_json, faint, layout, plain
+from experiments.figures.style import HUES, faint, layout, plain, trace
 from runners.display import Scale, name_of, scale_for, settings_label
 
 MOST_IN_LEGEND = 12
@@ -66,7 +64,7 @@ def tradeoff_figure(
         # Of many curves a legend would push the chart aside; the pointer tells which is which.
         showlegend=len(curves) <= MOST_IN_LEGEND,
     )
-    return as_json(go.Figure(traces, frame))
+    return {"data": traces, "layout": frame}
 
 
 def curves_of(trials: Iterable[Trial]) -> list[Curve]:
@@ -105,9 +103,10 @@ def _has(trial: Trial, x: str, y: str) -> bool:
 
 def _fronts(
     points: Mapping[int, Trial], front: Sequence[int], x: str, y: str, scales: Mapping[str, Scale]
-) -> list[go.Scatter]:
+) -> list[dict[str, Any]]:
     return [
-        go.Scatter(
+        trace(
+            "scatter",
             x=[points[i]["metrics"][x]["median"] * scales[x].factor for i in part],
             y=[points[i]["metrics"][y]["median"] * scales[y].factor for i in part],
             mode="lines",
@@ -120,14 +119,15 @@ def _fronts(
     ]
 
 
-def _points(curve: Curve, trials: Sequence[Trial], x: str, y: str, scales: Mapping[str, Scale]) -> go.Scatter:
+def _points(curve: Curve, trials: Sequence[Trial], x: str, y: str, scales: Mapping[str, Scale]) -> dict[str, Any]:
     def values(axis: str) -> list[float]:
         return [trial["metrics"][axis]["median"] * scales[axis].factor for trial in trials]
 
     def about(trial: Trial) -> str:
         return plain(settings_label(trial["settings"])) + kind_told(trial)
 
-    return go.Scatter(
+    return trace(
+        "scatter",
         x=values(x),
         y=values(y),
         error_x=_errors(curve, trials, x, scales[x]),
@@ -156,11 +156,12 @@ def _errors(curve: Curve, trials: Sequence[Trial], axis: str, scale: Scale) -> d
 
 def _area(
     curve: Curve, trial: Trial, bands: Mapping[str, Band], x: str, y: str, scales: Mapping[str, Scale]
-) -> go.Scatter:
+) -> dict[str, Any]:
     (left, right), (low, high) = (
         (bands[axis].low * scales[axis].factor, bands[axis].high * scales[axis].factor) for axis in (x, y)
     )
-    return go.Scatter(
+    return trace(
+        "scatter",
         x=[left, right, right, left, left],
         y=[low, low, high, high, low],
         mode="lines",

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import plotly.graph_objects as go
+
+from experiments.analysis.distributions import Pooled
 from experiments.analysis.speculative import Band
+from experiments.figures.distributions import TrialDistribution, box_figure, curve_figure
 from experiments.figures.trials import curves_of, tradeoff_figure
 
 X, Y = "interactivity", "output_throughput_per_kw"
@@ -80,3 +84,14 @@ def test_a_band_of_another_metric_draws_nothing():
 def test_the_front_of_modelled_trials_is_dashed():
     front = drawn(CHIPS, front=[3, 1])[0]
     assert (front["name"], front["line"]["dash"], front["x"]) == ("Pareto front (modelled)", "dash", [30.0, 20.0])
+
+
+def test_what_is_drawn_is_what_plotly_takes():
+    bands = {1: {X: Band(10.0, 30.0, "tok/s", 1), Y: Band(5.0, 15.0, "tok/s", 1)}}
+    figure = tradeoff_figure(CHIPS, X, Y, [1, 2], bands)
+    # raises where a trace has a property or a value that Plotly knows not
+    assert len(go.Figure(figure).data) == len(figure["data"]) > 3
+    pooled = Pooled(5, 1, (0.1, 0.2, 0.3), (0.2, 0.6, 1.0))
+    shown = [TrialDistribution("one", 0, True, pooled), TrialDistribution("two", 1, False, pooled)]
+    for drawn_one in (curve_figure(shown, "ttft", "s"), box_figure(shown, "ttft", "s")):
+        assert len(go.Figure(drawn_one).data) == 2
