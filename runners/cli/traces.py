@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from runners.cli.errors import WrongUse
 from runners.cli.options import AllOption, LimitOption, ProjectOption
 from runners.cli.session import JsonOption, Session, clean, session_of, show
 from runners.cli.tables import facts_table, moment, table
+from runners.cli.upload import upload
 from runners.display import duration, size
 
 traces_app = typer.Typer(
@@ -20,8 +20,6 @@ traces_app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The trace's name.")]
-PATIENCE_S = 600.0
-CHUNK_BYTES = 1024 * 1024
 
 
 @traces_app.command("list")
@@ -66,16 +64,10 @@ def add(
 ) -> None:
     """Register a file of recorded traffic. The same rows again under the same name give the same trace."""
     session = session_of(context)
-    try:
-        with file.open("rb") as opened:  # one that can't be read is told before anything is sent
-            num_bytes = os.fstat(opened.fileno()).st_size
-    except OSError as error:
-        raise WrongUse(f"{file} can't be read: {error.strerror}") from error
-    made = session.client.post(
+    made = upload(
+        session.client,
         "/traces",
-        content=FilePieces(file),
-        headers={"Content-Type": "application/octet-stream", "Content-Length": str(num_bytes)},
-        patience_s=PATIENCE_S,
+        file,
         name=name,
         format=format_name,
         block_tokens=block_tokens,
@@ -92,18 +84,6 @@ def remove(context: typer.Context, name: Name, project: ProjectOption = None, as
     session = session_of(context)
     session.client.delete(f"/traces/{_id_of(session, name, project)}")
     show(session, {"name": name, "removed": True}, as_json, lambda: f"{name} is removed")
-
-
-class FilePieces:
-    """A file's bytes, piece by piece, from its beginning each time."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __iter__(self) -> Any:
-        with self._path.open("rb") as file:
-            while piece := file.read(CHUNK_BYTES):
-                yield piece
 
 
 def _id_of(session: Session, name: str, project: str | None) -> int:
