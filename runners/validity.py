@@ -132,13 +132,19 @@ def _clock_skew(e: Evidence) -> Iterator[Reason]:
 def _cache_contaminated(e: Evidence) -> Iterator[Reason]:
     known = [record for record in e.measured if record.cached_tokens is not None and record.input_tokens]
     total = sum(record.input_tokens or 0 for record in known)
-    meant = e.spec.workload.shared_prefix is not None or e.spec.workload.has_sessions
+    replayed = _shared_by_trace(e)
+    meant = e.spec.workload.shared_prefix is not None or e.spec.workload.has_sessions or replayed > 0
     beyond_meant = sum(max((record.cached_tokens or 0) - shared_tokens(record, e.spec), 0) for record in known)
-    share = beyond_meant / total if total else 0.0
+    share = max(beyond_meant - replayed, 0) / total if total else 0.0
     if share > THRESHOLDS["cache_contaminated"]:
         beyond = "beyond what is" if meant else "though no prefix is"
         message = f"{share:.1%} of input tokens came from the prefix cache, {beyond} shared on purpose"
         yield _broken("cache_contaminated", share, message)
+
+
+def _shared_by_trace(e: Evidence) -> int:
+    """Tokens of all prompts together whose blocks or sessions a replayed trace names; 0 for any other load."""
+    return int((e.report.client.get("trace") or {}).get("shared_tokens") or 0)
 
 
 def shared_tokens(record: RequestRecord, spec: RunSpec) -> int:

@@ -101,9 +101,9 @@ class TracePlan:
 
     def _request(self, phase: Phase, number: int, row: TraceRow) -> PlannedRequest:
         input_tokens, output_tokens = clip(row.input_tokens, row.output_tokens, self._source.max_model_len)
-        if phase == "measured":
-            self._clipped.take(row, input_tokens, output_tokens)
         shared = self._shared(row, input_tokens) if phase == "measured" else ()
+        if phase == "measured":
+            self._clipped.take(row, input_tokens, output_tokens, len(shared))
         return PlannedRequest(
             number=number,
             phase=phase,

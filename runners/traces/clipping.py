@@ -23,16 +23,18 @@ def clip(input_tokens: int, output_tokens: int, max_model_len: int) -> tuple[int
 
 @dataclass
 class Clipped:
-    """Counts the requests whose prompts or answers were cut, and the tokens that they lost."""
+    """Counts the requests whose prompts or answers were cut, the tokens that they lost, and those of the prompts left
+    that others may share by the trace's own word."""
 
     requests: int = 0
     prompts: int = 0
     outputs: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    shared_tokens: int = 0
     seen: int = field(default=0)
 
-    def take(self, row: TraceRow, input_tokens: int, output_tokens: int) -> None:
+    def take(self, row: TraceRow, input_tokens: int, output_tokens: int, shared_tokens: int) -> None:
         lost_input, lost_output = row.input_tokens - input_tokens, row.output_tokens - output_tokens
         self.seen += 1
         self.requests += bool(lost_input or lost_output)
@@ -40,6 +42,7 @@ class Clipped:
         self.outputs += bool(lost_output)
         self.input_tokens += lost_input
         self.output_tokens += lost_output
+        self.shared_tokens += shared_tokens
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -49,6 +52,7 @@ class Clipped:
             "clipped_outputs": self.outputs,
             "lost_input_tokens": self.input_tokens,
             "lost_output_tokens": self.output_tokens,
+            "shared_tokens": self.shared_tokens,
         }
 
 

@@ -86,6 +86,13 @@ def test_a_prefix_that_is_shared_on_purpose_contaminates_nothing_but_what_lies_b
     assert codes(changed(1.0, cached_tokens=10), spec=spec) == {"cache_contaminated"}
 
 
+def test_a_trace_whose_rows_share_blocks_contaminates_nothing_but_what_lies_beyond_them():
+    cached = changed(0.5, cached_tokens=8)
+    assert codes(cached, client={"trace": {"requests": 34, "shared_tokens": 17 * 8}}) == set()
+    assert codes(cached, client={"trace": {"requests": 34, "shared_tokens": 8}}) == {"cache_contaminated"}
+    assert codes(cached, client={"trace": {"requests": 34, "shared_tokens": 0}}) == {"cache_contaminated"}
+
+
 def test_a_sessions_history_may_be_cached_but_not_what_its_turns_add():
     workload = make_spec().workload.model_copy(
         update={"kind": "conversation", "input_len": FixedLen(dist="fixed", tokens=4)}

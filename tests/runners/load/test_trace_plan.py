@@ -118,6 +118,15 @@ def test_equal_block_ids_are_equal_tokens_and_others_differ(tmp_path: Path) -> N
     assert len({ids[:16] for ids in (first, third, fourth)}) == 3
 
 
+def test_a_replay_that_hits_the_blocks_its_rows_share_is_not_contaminated(tmp_path: Path) -> None:
+    rows = [row(t, 80, 4, prefix_ids=[1, 2, 3, 4, t + 5]) for t in range(30)]
+    result, records = play(tmp_path, rows, workload())
+    assert sum(record.cached_tokens or 0 for record in records) > 0.5 * sum(r.input_tokens or 0 for r in records)
+    assert result.client["trace"]["shared_tokens"] == 30 * 80
+    alone, cold = play(tmp_path, [row(t, 80, 4) for t in range(30)], workload())
+    assert alone.client["trace"]["shared_tokens"] == 0 and not any(record.cached_tokens for record in cold)
+
+
 def test_prompts_of_a_session_begin_alike_and_those_of_others_do_not(tmp_path: Path) -> None:
     rows = [row(0, 20, 1, session="a"), row(1, 700, 1, session="a"), row(2, 700, 1, session="b")]
     one, more, other = (request.prompt_ids for request in measured(plan_of(tmp_path, rows, workload())))
@@ -148,7 +157,7 @@ def test_what_is_clipped_is_counted_and_the_prompt_gives_way_first(tmp_path: Pat
     assert lengths == [(80, 20), (30, 70), (50, 50), (50, 50)]
     assert plan.facts == {
         "requests": 4, "clipped_requests": 3, "clipped_prompts": 2, "clipped_outputs": 2,
-        "lost_input_tokens": 460, "lost_output_tokens": 470,
+        "lost_input_tokens": 460, "lost_output_tokens": 470, "shared_tokens": 0,
     }  # fmt: skip
 
 
