@@ -13,5 +13,7 @@ http = get_asgi_application()
 
 # Only now: it imports models, and Django is set up by the line above.
 from experiments.routing import websocket_urlpatterns  # noqa: E402
+from labsite.body_limit import BodyLimit  # noqa: E402
 
-application = ProtocolTypeRouter({"http": http, "websocket": AuthMiddlewareStack(URLRouter(websocket_urlpatterns))})
+sockets = AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
+application = ProtocolTypeRouter({"http": BodyLimit(http), "websocket": sockets})
