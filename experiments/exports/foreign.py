@@ -33,8 +33,9 @@ def foreign_bytes(run: Run, tool: Tool) -> Iterator[bytes]:
 
     if tool == "aiperf":
         begin = run.started_at or run.created_at
-        return aiperf_bytes(records, int(begin.timestamp()) * 1_000_000_000)
-    return vllm_bytes(records, _about(run), (run.summary or {}).get("metrics", {}))
+        return aiperf_bytes(records, int(begin.timestamp()) * 1_000_000_000, modelled=attempt.is_modelled)
+    about = _about(run) | ({"modelled": True} if attempt.is_modelled else {})
+    return vllm_bytes(records, about, (run.summary or {}).get("metrics", {}))
 
 
 def _about(run: Run) -> dict[str, Any]:

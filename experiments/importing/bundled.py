@@ -179,7 +179,7 @@ def _imported(lab: str, said: RunSaid) -> dict[str, Any]:
         "version": lab,
         "label": "",
         "model": said.spec.model.name,
-        "modelled": bool(attempt and attempt.modelled),
+        "modelled": bool(attempt.modelled if attempt else earlier.get("modelled")),
         "recomputed": attempt is not None,
         "figures": _figures(said.summary or {}),
         "unmeasured": [str(one) for one in earlier.get("unmeasured", [])][:100],

@@ -108,7 +108,7 @@ def _imported(file: ForeignFile, found: ForeignRun) -> dict[str, Any]:
         "version": file.version,
         "label": found.label[:200],
         "model": found.model[:200],
-        "modelled": False,
+        "modelled": found.modelled,
         "recomputed": found.records is not None,
         "figures": {name: figure.as_json() for name, figure in found.figures.items()},
         "unmeasured": [*found.unmeasured, *NEVER_KNOWN],
@@ -128,6 +128,7 @@ def _store_records(run: Run, file: ForeignFile, found: ForeignRun) -> int:
         window_start_s=found.window.start_s - zero,
         window_end_s=found.window.end_s - zero,
         facts={"imported_from": file.tool, "tool_version": file.version},
+        modelled=found.modelled,
     )
     count = 0
     records = iter(found.records())
@@ -165,7 +166,7 @@ def _take_figures(run: Run, found: ForeignRun) -> None:
         "metrics": {name: figure.as_metric() for name, figure in found.figures.items()},
         "valid": not reasons,
         "reasons": reasons,
-        "modelled": False,
+        "modelled": found.modelled,
     }
     run.valid = not reasons
     run.reasons = [reason["code"] for reason in reasons]

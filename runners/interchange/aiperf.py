@@ -64,6 +64,7 @@ class _Seen:
     requests: int = 0
     failed: int = 0
     timed: bool = False
+    modelled: bool = False
     starts: array[float] = field(default_factory=lambda: array("d"))
     ends: array[float] = field(default_factory=lambda: array("d"))
 
@@ -85,6 +86,7 @@ def _run_of_lines(path: Path) -> ForeignRun:
         failed=seen.failed,
         unmeasured=() if seen.timed else ("effective_ttft", "client_wait"),
         unjudged=UNKNOWN_LOAD,
+        modelled=seen.modelled,
         notes=("the records do not say how requests were sent: the most at one time is given as the concurrency",),
     )
 
@@ -100,6 +102,7 @@ def _look(path: Path) -> _Seen:
         seen.requests += 1
         seen.failed += bool(line.get("error"))
         seen.timed = seen.timed or said.has("credit_issued_ns")
+        seen.modelled = seen.modelled or said.raw("modelled") is True
         seen.zero_ns = start if seen.zero_ns is None or not seen.starts else min(seen.zero_ns, start)
         seen.end_ns = max(seen.end_ns, end)
         seen.starts.append(start / NS)

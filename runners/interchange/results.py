@@ -70,7 +70,8 @@ class Window:
 class ForeignRun:
     """One measurement of the file. `records` gives its requests anew each time, None where the file has none; then
     `window` is None too. `unmeasured` are figures of ours that its records can't give, though they seem to, and
-    `unjudged` the reasons against a run's validity that can't be looked into."""
+    `unjudged` the reasons against a run's validity that can't be looked into. `modelled` where the file says so, as
+    those that this lab writes of modelled runs do."""
 
     label: str
     model: str
@@ -82,6 +83,7 @@ class ForeignRun:
     failed: int = 0
     unmeasured: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
+    modelled: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -60,6 +60,7 @@ def _run(file: JsonFile, members: dict[str, Part]) -> ForeignRun:
         window=window,
         failed=failed if failed is not None else max(sent - completed, 0),
         unmeasured=("effective_ttft", "client_wait"),
+        modelled=said.raw("modelled") is True,
         notes=notes,
     )
 

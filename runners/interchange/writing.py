@@ -1,7 +1,8 @@
 """A run's requests as other tools write them: vLLM's detailed bench JSON, AIPerf's records a line each.
 
 Pure: records in pieces in, bytes in pieces out. `records` gives them anew each time; vLLM's file is of columns, so they
-are gone through once for each. Only measured requests are written, as these tools keep no warm-up in such files.
+are gone through once for each. Only measured requests are written, as these tools keep no warm-up in such files. A
+modelled run says so in a field of its own, `modelled`, which these tools don't know and this lab reads again.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ BUFFER = 256
 
 
 def vllm_bytes(records: Records, about: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[bytes]:
-    """vLLM 0.19's `--save-detailed`. `about` has `model_id`, `request_rate`, `max_concurrency`, `burstiness`; `metrics`
-    are those of the run's summary."""
+    """vLLM 0.19's `--save-detailed`. `about` has `model_id`, `request_rate`, `max_concurrency`, `burstiness`, and
+    `modelled` where it is; `metrics` are those of the run's summary."""
     yield json.dumps({**about, **_vllm_figures(metrics)}, allow_nan=False).encode()[:-1]
     for name, value in _COLUMNS.items():
         yield f', "{name}": ['.encode()
@@ -84,13 +85,13 @@ def _joined(values: Iterable[Any]) -> Iterator[bytes]:
         yield (("" if first else ", ") + ", ".join(held)).encode()
 
 
-def aiperf_bytes(records: Records, begin_ns: int) -> Iterator[bytes]:
+def aiperf_bytes(records: Records, begin_ns: int, *, modelled: bool = False) -> Iterator[bytes]:
     """AIPerf 0.13's `profile_export.jsonl`; `begin_ns` is the Unix time of the run clock's zero."""
     for record in records():
-        yield json.dumps(_aiperf_line(record, begin_ns), allow_nan=False).encode() + b"\n"
+        yield json.dumps(_aiperf_line(record, begin_ns, modelled), allow_nan=False).encode() + b"\n"
 
 
-def _aiperf_line(record: RequestRecord, begin_ns: int) -> dict[str, Any]:
+def _aiperf_line(record: RequestRecord, begin_ns: int, modelled: bool) -> dict[str, Any]:
     def at(time_s: float | None) -> int | None:
         return None if time_s is None else begin_ns + round(time_s * NS)
 
@@ -109,6 +110,7 @@ def _aiperf_line(record: RequestRecord, begin_ns: int) -> dict[str, Any]:
             "record_processor_id": "inference-lab",
             "benchmark_phase": kind,
             "was_cancelled": record.status == "cancelled",
+            **({"modelled": True} if modelled else {}),
         },
         "metrics": _aiperf_metrics(record) if _ok(record) else {},
         "error": None if _ok(record) else {"type": record.status, "message": record.error or record.status},

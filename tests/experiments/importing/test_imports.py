@@ -71,6 +71,16 @@ def test_a_detailed_file_becomes_a_run_with_records_and_figures_of_our_own(impor
     assert AuditEntry.objects.filter(action="experiment.import").count() == 1
 
 
+@pytest.mark.parametrize("detailed", [True, False])
+def test_a_modelled_run_that_went_out_as_another_tools_file_stays_modelled(
+    importer: Importer, caller: Caller, detailed: bool
+) -> None:
+    file = files.vllm() | {"modelled": True}
+    run = importer.made(file if detailed else {k: v for k, v in file.items() if k != "ttfts"}).runs.get()
+    assert run.summary["modelled"] is True and run.imported["modelled"] is True
+    assert caller.get(f"/runs/{run.pk}").json()["modelled"] is True
+
+
 def test_a_file_without_requests_gives_the_tools_own_figures(importer: Importer) -> None:
     experiment = importer.made([files.inferencex_row(8), files.inferencex_row(16), files.inferencex_row(16)])
     runs = list(experiment.runs.select_related("trial").order_by("position"))

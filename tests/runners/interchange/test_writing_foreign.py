@@ -67,6 +67,15 @@ def test_aiperfs_records_of_a_run_have_its_requests(tmp_path: Path, original: Fo
     assert found["requests_ok"] == 39
 
 
+def test_a_modelled_run_is_one_in_other_tools_files_too(tmp_path: Path, original: ForeignRun) -> None:
+    records = records_of(original)
+    about = {"model_id": "m", "request_rate": "inf", "max_concurrency": 2, "burstiness": 1.0, "modelled": True}
+    metrics = {name: {"value": 4.0} for name in ("window", "request_throughput", "requests_ok")}
+    assert read(tmp_path, vllm_bytes(lambda: records, about, metrics)).modelled
+    assert read(tmp_path, aiperf_bytes(lambda: records, files.BASE_NS, modelled=True)).modelled
+    assert not original.modelled and not read(tmp_path, aiperf_bytes(lambda: records, files.BASE_NS)).modelled
+
+
 def test_a_run_without_requests_makes_a_file_without_any(tmp_path: Path) -> None:
     content = b"".join(vllm_bytes(lambda: [], {"model_id": "m"}, {}))
     assert json.loads(content)["ttfts"] == []
