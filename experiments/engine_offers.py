@@ -58,7 +58,7 @@ def offers_of(stored: Iterable[Mapping[str, Any]]) -> tuple[EngineOffer, ...]:
 
 def demand_of_engine(engine: Mapping[str, Any], model: str) -> EngineDemand:
     """Of a run's engine as it is stored; those of before there were others have no name."""
-    return EngineDemand(engine["kind"], engine.get("name"), model)
+    return EngineDemand(engine.get("kind", BUILTIN), engine.get("name"), model)
 
 
 def has_engine(asked: EngineDemand, offers: Sequence[EngineOffer]) -> bool:

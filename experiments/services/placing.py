@@ -123,7 +123,7 @@ def stored_demand(
     labels = tuple(sorted(nodes["labels"].items()))
     longest = min(trace["extent"]["longest"], shape["max_model_len"]) if trace else _longest(workload)
     memory_bytes = 0
-    if engine["kind"] == BUILTIN:
+    if engine.get("kind", BUILTIN) == BUILTIN:
         memory_bytes = least_memory_bytes(shape, engine["weights"], engine["kv_cache"], longest)
     counts = tuple(sorted((chip_counts or {}).items()))
     chips, asked = stored_chips(chip_id, placement), demand_of_engine(engine, model)

@@ -95,7 +95,7 @@ def due_runs(now: dt.datetime) -> QuerySet[Run]:
 def predict_run(run: Run) -> bool:
     """Predicts one run and keeps the answer. False where it had one by then. Raises NoTime."""
     try:
-        if run.spec["engine"]["kind"] != BUILTIN:
+        if run.spec["engine"].get("kind", BUILTIN) != BUILTIN:
             prediction = {
                 "why_not": "it was not run by the built-in engine, which the cost model is of"
             }
