@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
 from experiments.models import EXPERIMENT_OPEN, RUN_ENDED, Experiment, ExperimentState, Run, RunState
@@ -66,7 +66,7 @@ def _tell_if_invalid(run_id: int) -> None:
 def settle_experiment(experiment_id: int) -> bool:
     """ACTIVE or PAUSED → DONE when every run has ended, and the experiment plans no more. Looks after the commit of a
     run's end, so that of two last runs that end together at least one sees both."""
-    if extend_experiment(experiment_id):
+    if _has_more_to_come(experiment_id):
         return False
     if Run.objects.filter(experiment_id=experiment_id).exclude(state__in=RUN_ENDED).exists():
         return False
@@ -75,3 +75,19 @@ def settle_experiment(experiment_id: int) -> bool:
     if done:
         tell_experiment_ended(experiment_id)
     return bool(done)
+
+
+def _has_more_to_come(experiment_id: int) -> bool:
+    """As extend_experiment says. Where the next runs can't be worked out none will come, and the outcome says why: an
+    experiment must not stay open for ever, nor keep its caller from what else is to do. A database that is away is
+    another matter: the reaper asks again."""
+    try:
+        with transaction.atomic():
+            return extend_experiment(experiment_id)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        log.exception("experiment %s: its next runs could not be worked out", experiment_id)
+        outcome = f"its next runs could not be worked out: {type(error).__name__}: {error}"
+        Experiment.objects.filter(pk=experiment_id, state__in=EXPERIMENT_OPEN).update(outcome=outcome)
+        return False

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from control_plane import ready_node, submit
-from django.db import connection
+from django.db import OperationalError, connection
 from django.utils import timezone
 from searching import LOAD, end, open_runs, search_through, submit_search
 
@@ -203,3 +203,48 @@ def test_two_followers_at_once_add_the_next_run_once(project: Project) -> None:
         thread.join(timeout=60)
     assert not failures
     assert experiment.runs.count() == 4 and experiment.trials.count() == 4
+
+
+def crash(*_: Any) -> None:
+    raise ZeroDivisionError("no step to take")
+
+
+def test_an_experiment_whose_next_runs_can_not_be_worked_out_ends_and_says_why(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = ready_node()
+    experiment = submit_search(project)
+    end(open_runs(experiment)[0], node)
+    monkeypatch.setattr("experiments.services.extending.plan_stored", crash)
+    assert settle_experiment(experiment.pk) is True
+    experiment.refresh_from_db()
+    assert experiment.state == ExperimentState.DONE
+    assert experiment.outcome == "its next runs could not be worked out: ZeroDivisionError: no step to take"
+
+
+def test_where_they_can_not_be_worked_out_the_runs_under_way_are_waited_for(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = ready_node()
+    experiment = submit_search(project, matrix={"engine.max_num_seqs": [8, 16]})
+    first, second = open_runs(experiment)
+    end(first, node)
+    monkeypatch.setattr("experiments.services.extending.plan_stored", crash)
+    assert settle_experiment(experiment.pk) is False
+    end(second, node)
+    assert settle_experiment(experiment.pk) is True
+
+
+def test_a_database_that_is_away_ends_no_search(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any) -> None:
+        raise OperationalError("the connection is closed")
+
+    node = ready_node()
+    experiment = submit_search(project)
+    end(open_runs(experiment)[0], node)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr("experiments.services.extending.plan_stored", away)
+        with pytest.raises(OperationalError):
+            settle_experiment(experiment.pk)
+    assert settle_experiment(experiment.pk) is False
+    assert len(open_runs(experiment)) == 1
