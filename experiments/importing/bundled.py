@@ -8,7 +8,7 @@ from a node would be, specs must be specs, and texts stay texts. All in one tran
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
 from typing import Any, Literal
@@ -16,10 +16,11 @@ from typing import Any, Literal
 from django.db import transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from experiments.imported import OWN_TOOL
 from experiments.importing.results import results_after_commit
+from experiments.importing.said import ImportedSaid, PredictionSaid, Said, SummarySaid, check_storable
 from experiments.importing.upload import Upload
 from experiments.models import Attempt, AttemptState, Experiment, ExperimentState, Run, RunState, Trial
 from experiments.recorder.batch import NumberedEvent
@@ -27,7 +28,7 @@ from experiments.recorder.store import copy_records
 from labsite.accounts.audit import record
 from labsite.accounts.models import Project, User
 from runners.events import EVENT, Report
-from runners.interchange.bundle import EXPERIMENT, KINDS, Bundle
+from runners.interchange.bundle import EXPERIMENT, KINDS, MANIFEST, Bundle
 from runners.interchange.errors import BadFile
 from runners.interchange.lines import parse_line
 from runners.spec import ExperimentSpec, RunSpec
@@ -37,11 +38,7 @@ BATCH = 1_000
 MAX_SEQ = 2**62
 
 
-class _Said(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
-
-class AttemptSaid(_Said):
+class AttemptSaid(Said):
     number: int = Field(ge=1, le=1_000)
     state: Literal["succeeded", "failed", "cancelled", "lost"]
     reason: str = Field(default="", max_length=20_000)
@@ -52,30 +49,30 @@ class AttemptSaid(_Said):
     chip: dict[str, Any] | None = None
 
 
-class RunSaid(_Said):
+class RunSaid(Said):
     trial: int = Field(ge=0)
     repeat: int = Field(ge=0, le=100_000)
     position: int = Field(ge=0, le=999_999)
     state: Literal["succeeded", "failed", "cancelled"]
     reason: str = Field(default="", max_length=20_000)
     spec: RunSpec
-    summary: dict[str, Any] | None = None
+    summary: SummarySaid | None = None
     valid: bool | None = None
     reasons: list[str] = Field(default_factory=list, max_length=100)
-    prediction: dict[str, Any] | None = None
-    imported: dict[str, Any] | None = None
+    prediction: PredictionSaid | None = None
+    imported: ImportedSaid | None = None
     started_at: str | None = None
     ended_at: str | None = None
     attempt: AttemptSaid | None = None
 
 
-class TrialSaid(_Said):
+class TrialSaid(Said):
     index: int = Field(ge=0, le=100_000)
     settings: dict[str, Setting]
     label: str = Field(default="", max_length=60)
 
 
-class ExperimentSaid(_Said):
+class ExperimentSaid(Said):
     name: Name
     question: Text = ""
     tags: list[Tag] = Field(default_factory=list, max_length=20)
@@ -104,8 +101,11 @@ def import_bundle(user: User, project: Project, upload: Upload, name: str = "") 
 
 
 def _read(bundle: Bundle) -> ExperimentSaid:
+    found = bundle.experiment()
+    check_storable(found, EXPERIMENT)
+    check_storable(bundle.lab, MANIFEST)
     try:
-        said = ExperimentSaid.model_validate(bundle.experiment())
+        said = ExperimentSaid.model_validate(found)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -151,7 +151,7 @@ def _run(experiment: Experiment, trial: Trial, said: RunSaid, bundle: Bundle) ->
         state=RunState(said.state),
         reason=said.reason,
         spec={},
-        prediction=said.prediction,
+        prediction=said.prediction and said.prediction.model_dump(mode="json", exclude_unset=True),
         attempts_made=attempt.number if attempt else 0,
         started_at=_time(said.started_at),
         ended_at=_time(said.ended_at) or timezone.now(),
@@ -163,7 +163,8 @@ def _run(experiment: Experiment, trial: Trial, said: RunSaid, bundle: Bundle) ->
     run.spec = spec.model_dump(mode="json")
     count = 0
     if attempt is None:
-        run.summary, run.valid, run.reasons = said.summary, said.valid, said.reasons
+        run.summary = said.summary and said.summary.model_dump(mode="json")
+        run.valid, run.reasons = said.valid, said.reasons
     else:
         count = _records(run, attempt, said.position, bundle)
     run.save()
@@ -172,34 +173,31 @@ def _run(experiment: Experiment, trial: Trial, said: RunSaid, bundle: Bundle) ->
 
 def _imported(lab: str, said: RunSaid) -> dict[str, Any]:
     """What it was where it comes from. A run that was imported there too keeps what was said of it."""
-    earlier = said.imported or {}
+    earlier = said.imported or ImportedSaid()
     attempt = said.attempt
     return {
-        "tool": OWN_TOOL if not earlier else str(earlier.get("tool"))[:40],
+        "tool": earlier.tool or OWN_TOOL,
         "version": lab,
         "label": "",
         "model": said.spec.model.name,
-        "modelled": bool(attempt.modelled if attempt else earlier.get("modelled")),
+        "modelled": bool(attempt.modelled if attempt else earlier.modelled),
         "recomputed": attempt is not None,
-        "figures": _figures(said.summary or {}),
-        "unmeasured": [str(one) for one in earlier.get("unmeasured", [])][:100],
-        "unjudged": [str(one) for one in earlier.get("unjudged", [])][:100],
+        "figures": _figures(said.summary) if said.summary else {},
+        "unmeasured": earlier.unmeasured,
+        "unjudged": earlier.unjudged,
         "notes": [],
         "node": attempt.node if attempt else None,
         "chip": attempt.chip if attempt else None,
     }
 
 
-def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
+def _figures(summary: SummarySaid) -> dict[str, Any]:
     """The other lab's figures, as runners.interchange.results.Figure has them."""
-    try:
-        return {
-            name: {"theirs": name, "value": metric["value"], "unit": metric["unit"], "n": metric["n"], "mean": None,
-                   "percentiles": {key: point["value"] for key, point in metric["percentiles"].items()}}
-            for name, metric in summary.get("metrics", {}).items()
-        }  # fmt: skip
-    except (TypeError, KeyError, AttributeError) as error:
-        raise BadFile(EXPERIMENT, f"a run's summary is none: {error!r}") from error
+    return {
+        name: {"theirs": name, "value": metric.value, "unit": metric.unit, "n": metric.n, "mean": None,
+               "percentiles": {key: point.value for key, point in metric.percentiles.items()}}
+        for name, metric in summary.metrics.items()
+    }  # fmt: skip
 
 
 # Records

@@ -210,4 +210,6 @@ def _size_of(name: str, told: Any) -> int:
     size = told.get("bytes") if isinstance(told, dict) else None
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise BadFile(f"{MANIFEST} {name}", "states no size")
+    if not isinstance(told.get("sha256"), str):
+        raise BadFile(f"{MANIFEST} {name}", "states no SHA-256")
     return size

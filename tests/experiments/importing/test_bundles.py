@@ -159,6 +159,12 @@ SEALED: list[tuple[Callable[[dict[str, bytes]], None], str]] = [
     (described(lambda data: data.update(runs=data["runs"] * 2)), "two"),
     (described(lambda data: data.update(name="")), "name"),
     (described(lambda data: data["runs"][0].update(summary={"metrics": {"ttft": 3}})), "summary"),
+    (described(lambda data: data["runs"][0].update(attempt=None, summary={"reasons": 5})), "summary.reasons"),
+    (described(lambda data: data["runs"][0].update(prediction={"metrics": {"ttft": {}}})), "prediction.metrics"),
+    (described(lambda data: data["runs"][0].update(imported={"unmeasured": 7})), "imported.unmeasured"),
+    (described(lambda data: data["runs"][0].update(reason="a\0b")), "runs.0.reason: holds a NUL"),
+    (described(lambda data: data["document"].update(question="\ud800")), "document.question: holds a NUL or a surr"),
+    (described(lambda data: data["document"].update({"a\0": 1})), "document key: holds a NUL"),
 ]
 
 
@@ -167,6 +173,15 @@ def test_a_bundle_with_fitting_hashes_is_read_as_distrustfully(bundle: bytes, se
         body = refused(send(changed(bundle, change, sealed=True)), 422)
         assert told in body["detail"], body
     assert Experiment.objects.count() == 1
+
+
+def test_a_manifest_without_a_hash_is_refused(bundle: bytes, send: Send) -> None:
+    def unhashed(members: dict[str, bytes]) -> None:
+        manifest = json.loads(members["manifest.json"])
+        del manifest["members"]["experiment.json"]["sha256"]
+        members["manifest.json"] = json.dumps(manifest).encode()
+
+    assert "states no SHA-256" in refused(send(changed(bundle, unhashed)), 422)["detail"]
 
 
 def test_ids_in_a_bundle_count_for_nothing(bundle: bytes, send: Send, finished: Experiment, project: Project) -> None:
