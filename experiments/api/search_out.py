@@ -52,6 +52,7 @@ class LoadOut(Schema):
 
 class TriedOut(Schema):
     trial: int
+    settings: dict[str, Any]
     values: list[float] | None = Field(description="Means over the valid exploring runs, one for each figure.")
     n: int
     holds: bool = Field(description="Valid, and within the objective: whether it may win.")
@@ -125,6 +126,7 @@ class SearchOut(Schema):
     kind: Literal["load", "best", "front", "repeats"]
     path: str | None = Field(description="Of a search for the highest load, what is raised.")
     runs_at_most: int = Field(description="Where every run tells something; never above budget.max_runs.")
+    modelled: bool = Field(description="Whether any of its runs is modelled, and so what it found.")
     load: list[LoadOut] = []
     best: list[BestOut] = []
     front: list[FrontOut] = []
@@ -134,10 +136,11 @@ class SearchOut(Schema):
 def search_out(experiment: Experiment, trials: list[TrialWithRuns]) -> SearchOut | None:
     """None of an experiment that plans no runs itself."""
     found = searches_of(experiment, trials)
-    return None if found is None else _out(experiment, found, len(trials))
+    modelled = any(run.modelled for trial in trials for run in trial.runs)
+    return None if found is None else _out(experiment, found, len(trials), modelled)
 
 
-def _out(experiment: Experiment, found: Planned, trials: int) -> SearchOut:
+def _out(experiment: Experiment, found: Planned, trials: int, modelled: bool) -> SearchOut:
     spec = spec_of(experiment)
     cells = len(found.courses) if spec.search is not None else trials
     said = found.as_json()
@@ -145,5 +148,6 @@ def _out(experiment: Experiment, found: Planned, trials: int) -> SearchOut:
         kind=said["kind"],
         path=getattr(spec.search, "path", None),
         runs_at_most=most_runs(spec, cells),
+        modelled=modelled,
         **{said["kind"]: said["courses"]},
     )

@@ -127,4 +127,11 @@ class BestCourse:
     @staticmethod
     def _tried_json(one: Explored) -> dict[str, Any]:
         values = list(one.values) if one.values is not None else None
-        return {"trial": one.trial.id, "values": values, "n": one.n, "holds": one.holds, "why": one.why}
+        return {
+            "trial": one.trial.id,
+            "settings": dict(one.trial.settings),
+            "values": values,
+            "n": one.n,
+            "holds": one.holds,
+            "why": one.why,
+        }

@@ -47,6 +47,7 @@ class FrontCourse:
             "tried": [
                 {
                     "trial": one.trial.id,
+                    "settings": dict(one.trial.settings),
                     "values": list(one.values) if one.values is not None else None,
                     "n": one.n,
                     "holds": one.holds,

@@ -100,10 +100,13 @@ class TightCourse:
         tight = len(self.trials_now) - modelled - without
         said = []
         if tight:
-            said.append(f"the interval of {self.until.metric} is within ±{self.until.interval:.1%} in {tight} trials")
+            said.append(
+                f"the interval of {self.until.metric} is within ±{self.until.interval:.1%} in {tight} of "
+                f"{len(self.trials_now)} trials"
+            )
         if modelled:
             said.append(
-                f"{modelled} are modelled: their interval is the cost model’s error, which repeats don’t change"
+                f"modelled trials ({modelled}): their interval is the cost model’s error, which repeats don’t change"
             )
         if without:
             said.append(f"in {without} no valid run has the figure")

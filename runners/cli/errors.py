@@ -46,7 +46,7 @@ class Refused(CommandFailed):
     status = REFUSED
 
     def __init__(self, http_status: int, detail: str, errors: Sequence[Mapping[str, Any]] = ()) -> None:
-        faults = [f"  {error.get('field') or 'request'}: {_fault_text(error)}" for error in errors]
+        faults = [f"  {error.get('field') or 'request'}: {fault_text(error)}" for error in errors]
         super().__init__("\n".join([f"{detail} ({http_status})", *faults]))
         self.http_status = http_status
         self.detail = detail
@@ -68,7 +68,8 @@ class TimedOut(CommandFailed):
     retry = True
 
 
-def _fault_text(error: Mapping[str, Any]) -> str:
+def fault_text(error: Mapping[str, Any]) -> str:
+    """What is wrong, and where that can be said what is allowed."""
     allowed = error.get("allowed")
     message = str(error.get("message", ""))
     return message if allowed in (None, [], {}) else f"{message} (allowed: {_allowed_text(allowed)})"

@@ -18,7 +18,8 @@ def whole_view(experiment: Json) -> RenderableType:
     search = experiment.get("search")
     if not search:
         return experiment_view(experiment)
-    return Group(experiment_view(experiment), Text(), VIEWS[search["kind"]](search[search["kind"]]))
+    said = [Text("modelled: the levels, figures and choices below rest on a cost model")] if search["modelled"] else []
+    return Group(experiment_view(experiment), Text(), *said, VIEWS[search["kind"]](search[search["kind"]]))
 
 
 def _loads(courses: list[Json]) -> RenderableType:
@@ -76,10 +77,10 @@ def _fronts(courses: list[Json]) -> RenderableType:
     parts: list[RenderableType] = []
     for one in courses:
         on = [tried for tried in one["tried"] if tried["trial"] in one["front"] and tried["values"]]
-        rows = [(tried["trial"], *map(digits, tried["values"]), tried["n"]) for tried in on]
-        headings = ("Trial", *map(name_of, one["metrics"]), "n")
+        rows = [(settings_label(tried["settings"]), *map(digits, tried["values"]), tried["n"]) for tried in on]
+        headings = ("Settings", *map(name_of, one["metrics"]), "n")
         title = f"Front: {settings_label(one['settings'])}"
-        parts += [_title(title), Text(line(one["said"])), table(headings, rows, headings)]
+        parts += [_title(title), Text(line(one["said"])), table(headings, rows, headings[1:])]
     return Group(*parts)
 
 

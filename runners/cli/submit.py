@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from runners.cli.client import Json
-from runners.cli.errors import NOT_GOOD, WrongUse
+from runners.cli.errors import NOT_GOOD, WrongUse, fault_text
 from runners.cli.follow import finish, follow
 from runners.cli.options import (
     ExperimentId,
@@ -117,7 +117,8 @@ def _changed(text: bytes, changes: list[str]) -> bytes:
     try:
         document = apply_changes(parse_text(text.decode("utf-8-sig")), read_changes(changes))
     except SpecError as error:
-        raise WrongUse("\n".join(f"{one.field or 'document'}: {one.message}" for one in error.errors)) from error
+        faults = [f"{one.field or 'document'}: {fault_text(one.as_dict())}" for one in error.errors]
+        raise WrongUse("\n".join(faults)) from error
     except UnicodeDecodeError as error:
         raise WrongUse(f"the document is not UTF-8: {error}") from error
     return json.dumps(document, default=str).encode()
@@ -138,11 +139,12 @@ def _read(file: str) -> bytes:
 
 
 def validation_text(found: Json) -> str:
-    lines = [f"{one['field'] or 'document'}: {one['message']}" for one in found["errors"]]
+    lines = [f"{one['field'] or 'document'}: {fault_text(one)}" for one in found["errors"]]
     lines += [f"warning: {one['field']}: {one['message']}" for one in found.get("warnings") or []]
     if not found["valid"]:
         return "\n".join(["refused", *lines])
     lines += [f"trial {trial['index']}: {settings_label(trial['settings'])}" for trial in found["trials"]]
     estimate = found.get("estimate")
     time = f", about {duration(estimate['seconds'])}" if estimate else ""
-    return "\n".join([f"valid: {len(found['trials'])} trials, {found['runs']} runs{time}", *lines])
+    more = f", at most {found['runs_at_most']}" if found.get("runs_at_most", 0) > found["runs"] else ""
+    return "\n".join([f"valid: {len(found['trials'])} trials, {found['runs']} runs{more}{time}", *lines])

@@ -39,7 +39,7 @@ def test_a_quiet_system_stops_at_the_least_number() -> None:
     laboratory = Laboratory(until(), noisy(0.001), cells=CELLS)
     found = finished(laboratory)
     assert repeats(laboratory) == [5, 5]
-    assert found.step.done == "the interval of output_throughput is within ±3.0% in 2 trials"
+    assert found.step.done == "the interval of output_throughput is within ±3.0% in 2 of 2 trials"
 
 
 def test_the_noisiest_trial_decides_and_all_get_its_repeats() -> None:
@@ -58,7 +58,7 @@ def test_a_loud_system_stops_at_the_most_and_says_where_it_is_wide() -> None:
 
 def test_modelled_trials_stop_at_the_least_as_repeats_do_not_help() -> None:
     laboratory = Laboratory(until(), noisy(0.5, modelled=True), cells=CELLS)
-    assert "2 are modelled" in finished(laboratory).step.done
+    assert "modelled trials (2)" in finished(laboratory).step.done
     assert repeats(laboratory) == [5, 5]
 
 

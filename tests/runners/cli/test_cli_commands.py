@@ -83,7 +83,9 @@ def test_a_document_is_checked_and_submitted_once_for_each_key(lab: Terminal) ->
     assert "valid: 2 trials, 4 runs" in checked.out
     refused = lab.run("validate", "-", "--set", "engine.max_num_seqs=0", given=text)
     assert refused.status == 1
-    assert "engine.max_num_seqs" in refused.out
+    assert "engine.max_num_seqs" in refused.out and "allowed: at least 1" in refused.out
+    more = lab.good("validate", "-", "--set", "repeats={until: {metric: ttft, interval: 0.1, max: 9}}", given=text)
+    assert "at most 9" in more.out
     made = lab.good("submit", "-", "--idempotency-key", "k", "--json", given=text).json
     again = lab.good("submit", "-", "--idempotency-key", "k", "--json", given=text).json
     assert made["id"] == again["id"]

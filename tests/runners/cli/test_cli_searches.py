@@ -8,6 +8,7 @@ import pytest
 from api_client import member
 from cli_terminal import Terminal
 from control_plane import ready_node, submit, team
+from modelled_node import modelled_node
 from searching import end, open_runs, search_through, submit_search
 
 from experiments.services.follow_up import settle_experiment
@@ -40,3 +41,15 @@ def test_it_shows_what_each_kind_of_search_found(live_server: Any, redis_url: st
             settle_experiment(experiment.pk)
     for experiment, part in ((best, "runner-up"), (front, "Front: as written"), (repeated, "Half-width")):
         assert part in terminal.good("show", experiment.pk).out, part
+    # that of the front is known by its settings, as in the table of runs
+    assert "max_num_seqs 4" in terminal.good("show", front.pk).out.partition("Front: as written")[2]
+
+
+def test_what_a_search_found_on_a_cost_model_says_so(live_server: Any, redis_url: str, terminal: Terminal) -> None:
+    project = team()
+    terminal.env = {"LAB_URL": live_server.url, "LAB_TOKEN": str(member(project, Role.VIEWER).token)}
+    for node, modelled in ((ready_node("bench"), False), (modelled_node(), True)):
+        experiment = submit_search(project)
+        search_through(experiment, node, limit=5)
+        said = terminal.good("show", experiment.pk).out
+        assert ("modelled: the levels" in said) == modelled
