@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from experiments.errors import BadParameter
 from experiments.importing.results import results_after_commit
+from experiments.importing.said import check_storable
 from experiments.importing.upload import Upload
 from experiments.models import Attempt, AttemptState, Experiment, ExperimentState, Run, RunState, Trial
 from experiments.provenance import code_revision
@@ -29,6 +30,7 @@ from runners.interchange.errors import BadFile
 from runners.interchange.frozen import NEVER_KNOWN, document_of, run_spec
 from runners.interchange.reading import read_file
 from runners.interchange.results import ForeignFile, ForeignRun
+from runners.plain_text import is_name
 from runners.spec import ExperimentSpec
 from runners.validity import THRESHOLDS, Reason
 
@@ -46,6 +48,7 @@ def import_foreign(user: User, project: Project, upload: Upload, name: str = "")
         for position, run in enumerate(file.runs()):
             if position >= MAX_RUNS:
                 raise BadParameter("file", f"holds more than {MAX_RUNS} runs", f"at most {MAX_RUNS}")
+            check_storable(_texts(file, run), f"run {position}")
             experiment = experiment or _experiment(user, project, upload, file, run, name)
             stored, count = _store_run(experiment, trials, position, file, run)
             if count:
@@ -60,7 +63,7 @@ def import_foreign(user: User, project: Project, upload: Upload, name: str = "")
 def _experiment(
     user: User, project: Project, upload: Upload, file: ForeignFile, first: ForeignRun, name: str
 ) -> Experiment:
-    called = (name or f"{file.tool}: {upload.name}")[:200]
+    called = (name or (f"{file.tool}: {upload.name}" if is_name(upload.name) else file.tool))[:200]
     document = document_of(first, called)
     now = timezone.now()
     return Experiment.objects.create(
@@ -114,6 +117,18 @@ def _imported(file: ForeignFile, found: ForeignRun) -> dict[str, Any]:
         "unmeasured": [*found.unmeasured, *NEVER_KNOWN],
         "unjudged": list(found.unjudged),
         "notes": list(found.notes),
+    }
+
+
+def _texts(file: ForeignFile, found: ForeignRun) -> dict[str, Any]:
+    """All that is kept of a run as the file spells it."""
+    return {
+        "version": file.version,
+        "label": found.label,
+        "model": found.model,
+        "settings": found.settings,
+        "notes": list(found.notes),
+        "figures": {name: figure.as_json() for name, figure in found.figures.items()},
     }
 
 

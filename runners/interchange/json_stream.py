@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from runners.interchange.errors import BadFile
+from runners.interchange.texts import check_texts
 
 PIECE_BYTES = 1 << 18
 MAX_PART_BYTES = 32 << 20
@@ -246,11 +247,13 @@ def _end(match: re.Match[bytes] | None) -> int:
 
 def _loads(text: bytes, where: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_unmeasured)
+        value = json.loads(text, parse_constant=_unmeasured)
     except UnicodeDecodeError as error:
         raise BadFile(where, f"is no UTF-8 text: {error.reason}") from error
     except (ValueError, RecursionError) as error:
         raise BadFile(where, f"is no JSON: {error}") from error
+    check_texts(text, value, where)
+    return value
 
 
 def _unmeasured(name: str) -> None:

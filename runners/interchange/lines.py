@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.interchange.errors import BadFile
+from runners.interchange.texts import check_texts
 
 MAX_LINE_BYTES = 32 << 20
 
@@ -34,4 +35,5 @@ def parse_line(line: bytes, where: str) -> dict[str, Any]:
         raise BadFile(where, f"is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise BadFile(where, "is no object", "one JSON object a line")
+    check_texts(line, value, where)
     return value

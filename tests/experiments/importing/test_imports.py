@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import foreign_files as files
 import pytest
@@ -184,3 +185,22 @@ def test_rows_whose_percentiles_are_few_have_a_page(importer: Importer, caller: 
     page = browser.get(f"/runs/{run.pk}/").content.decode()
     assert "InferenceX" in page or "inferencex" in page
     assert browser.get(f"/experiments/{run.experiment_id}/").status_code == 200
+
+
+HIDDEN = ["a\0b", "a" + "\u0301" * 30, "\u202egnp.exe"]
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_a_name_that_nobody_can_read_is_refused_and_that_of_a_file_is_left_out(importer: Importer, text: str) -> None:
+    refusal = refused(importer.send(files.vllm(), f"?name={quote(text)}"), 422)
+    assert [error["field"] for error in refusal["errors"]] == ["name"]
+    made = importer.made(files.vllm(), f"?file={quote(text)}")
+    assert made.name.startswith("vllm") and made.document["name"] == made.name
+
+
+def test_a_text_that_the_database_can_not_hold_is_refused_by_its_place(importer: Importer) -> None:
+    assert "run 0.model" in refused(importer.send(files.vllm() | {"model_id": "a\0b"}), 422)["detail"]
+    halves = files.vllm() | {"errors": ["\ud800"] * 30}
+    assert "half a surrogate pair" in refused(importer.send(halves), 422)["detail"]
+    assert importer.send(files.vllm() | {"generated_texts": ["\U0001f600 \0"] * 30}).status_code == 201
+    assert Experiment.objects.count() == 1
