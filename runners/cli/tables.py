@@ -133,6 +133,7 @@ def run_view(run: Json) -> RenderableType:
         ("settings", settings_label(run["trial"]["settings"])), ("repeat", repeat(run)),
         ("experiment", f"{run['experiment']['id']} {run['experiment']['name']}"),
         ("started", moment(run["started_at"])), ("ended", moment(run["ended_at"])), ("page", run["url"]),
+        ("imported", "from another tool or lab" if run.get("imported") else ""), ("trace", clipped_text(run)),
     ]  # fmt: skip
     summary = run["summary"] or {}
     reasons = [(f"not valid: {one['code']}", one["message"]) for one in summary.get("reasons", [])]
@@ -142,6 +143,17 @@ def run_view(run: Json) -> RenderableType:
     held_up = bottleneck_view(run.get("bottleneck"))
     quality = quality_view(summary.get("quality"))
     return Group(title, facts_table([*facts, *reasons]), Text(), held_up, Text(), figures, Text(), quality, predicted)
+
+
+def clipped_text(run: Json) -> str:
+    """How much of a replayed trace the model was too short for; empty of any other load."""
+    reports = [attempt.get("report") or {} for attempt in run.get("attempts") or []]
+    trace = (reports[-1].get("client") or {}).get("trace") if reports else None
+    if not isinstance(trace, dict):  # an imported report may hold anything there
+        return ""
+    requests, clipped = trace.get("requests"), trace.get("clipped_requests")
+    lost = f"prompts by {trace.get('lost_input_tokens')} tokens in all, answers by {trace.get('lost_output_tokens')}"
+    return f"{clipped} of {requests} requests clipped to what the model takes" + (f": {lost}" if clipped else "")
 
 
 def figures_table(metrics: dict[str, Json]) -> RenderableType:

@@ -153,6 +153,8 @@ def test_a_runs_percentiles_and_reasons_are_shown() -> None:
     more = {"phase": "done", "trial": {"settings": CHANGED}, "experiment": {"id": 1, "name": "x"}, "started_at": None,
             "ended_at": "2026-11-30T12:00:00Z", "url": "http://lab/runs/7/", "summary": summary,
             "spec": {"model": {"name": "shape-1", "random_weights": True}}, "prediction": None}  # fmt: skip
+    trace = {"requests": 80, "clipped_requests": 4, "lost_input_tokens": 900, "lost_output_tokens": 7}
+    more |= {"imported": True, "attempts": [{"report": {"client": {"trace": trace}}}]}
     text = printed(run_view(run(valid=False, **more)))
     for part in (
         "not valid: node_shared",
@@ -161,8 +163,12 @@ def test_a_runs_percentiles_and_reasons_are_shown() -> None:
         "0.900",
         "weights int8",
         "shape-1 (random weights)",
+        "from another tool or lab",
+        "4 of 80 requests clipped to what the model takes: prompts by 900 tokens in all, answers by 7",
     ):
         assert part in text
+    for odd in ([], [{"report": None}], [{"report": {"client": {"trace": "x"}}}]):
+        assert "clipped" not in printed(run_view(run(**more | {"attempts": odd})))
 
 
 def test_figures_stand_in_the_order_of_the_pages_whatever_order_they_came_in() -> None:
