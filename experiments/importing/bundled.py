@@ -25,6 +25,8 @@ from experiments.importing.upload import Upload
 from experiments.models import Attempt, AttemptState, Experiment, ExperimentState, Run, RunState, Trial
 from experiments.recorder.batch import NumberedEvent
 from experiments.recorder.store import copy_records
+from experiments.search.stored import searched_paths
+from experiments.services.goals import goal_faults
 from labsite.accounts.audit import record
 from labsite.accounts.models import Project, User
 from runners.events import EVENT, Report
@@ -117,7 +119,18 @@ def _read(bundle: Bundle) -> ExperimentSaid:
     ):
         if len(set(names)) != len(names):
             raise BadFile(EXPERIMENT, f"holds two {what}")
+    _check_search(said)
     return said
+
+
+def _check_search(said: ExperimentSaid) -> None:
+    """A search is shown by what its figures say of the settings that it set: both must be there."""
+    for fault in goal_faults(said.spec):
+        raise BadFile(f"{EXPERIMENT} spec.{fault.field}", fault.message)
+    for path in searched_paths(said.spec.model_dump(mode="json")):
+        for place, trial in enumerate(said.trials):
+            if path not in trial.settings:
+                raise BadFile(f"{EXPERIMENT} trials.{place}.settings", f"lacks {path}, which the search sets", path)
 
 
 def _experiment(user: User, project: Project, upload: Upload, lab: str, said: ExperimentSaid, name: str) -> Experiment:

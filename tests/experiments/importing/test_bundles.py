@@ -145,6 +145,8 @@ def test_a_bundle_that_was_tampered_with_is_refused(bundle: bytes, send: Send, f
     assert Experiment.objects.count() == 1
 
 
+LOADS = {"maximize": "workload.arrival.max_concurrency", "low": 1, "high": 8}
+BEST = {"optimize": "charm", "space": {"engine.max_num_seqs": [1, 2]}}
 SEALED: list[tuple[Callable[[dict[str, bytes]], None], str]] = [
     (lambda members: members.update({"../../etc/passwd": b"x"}), "no member"),
     (lambda members: members.update({"runs/0/request.jsonl": b"\0" * 60_000_000}), "unpacks"),
@@ -162,8 +164,10 @@ SEALED: list[tuple[Callable[[dict[str, bytes]], None], str]] = [
     (described(lambda data: data["runs"][0].update(attempt=None, summary={"reasons": 5})), "summary.reasons"),
     (described(lambda data: data["runs"][0].update(prediction={"metrics": {"ttft": {}}})), "prediction.metrics"),
     (described(lambda data: data["runs"][0].update(imported={"unmeasured": 7})), "imported.unmeasured"),
+    (described(lambda data: data["spec"].update(search=LOADS)), "trials.0.settings: lacks workload.arrival.max_conc"),
+    (described(lambda data: data["spec"].update(search=BEST, repeats=1)), "search.optimize: no figure is named charm"),
     (described(lambda data: data["runs"][0].update(reason="a\0b")), "runs.0.reason: holds a NUL"),
-    (described(lambda data: data["document"].update(question="\ud800")), "document.question: holds a NUL or a surr"),
+    (described(lambda data: data["document"].update(question="\ud800")), "half a surrogate pair"),
     (described(lambda data: data["document"].update({"a\0": 1})), "document key: holds a NUL"),
 ]
 
