@@ -159,4 +159,4 @@ def assert_compares_as_the_api_does(page: Page, lab: WholeLab, experiment_id: in
             expect(shown).to_contain_text(reason)
         if valid:
             expect(throughput).to_contain_text("tok/s")
-            expect(throughput.locator("small")).to_have_text(INTERVAL if valid > 1 else "single value")
+            expect(throughput.locator("small").first).to_have_text(INTERVAL if valid > 1 else "single value")
