@@ -16,6 +16,7 @@ from experiments.analysis.intervals import mean_interval
 from experiments.analysis.model_error import model_interval
 from experiments.search.explore import Explored, Exploring, explored
 from experiments.search.seen import Settings, Step, TrialSeen, Wanted
+from runners.display import settings_label
 from runners.spec import SettingsSearch
 
 
@@ -85,12 +86,16 @@ class BestCourse:
         if not self.ranked:
             return "no settings tried so far are valid and within the objective"
         if not rivals:
-            return f"the best so far is trial {self.ranked[0].trial.index}, which is not confirmed yet"
-        row = self._difference(rivals)
-        said = f"trial {rivals[0].trial.index} is the best"
+            return f"so far {self._name(self.ranked[0])} leads, which is not confirmed yet"
+        row, best = self._difference(rivals), self._name(rivals[0])
         if row is None:
-            return said
-        return f"{said}; against its runner-up, trial {rivals[1].trial.index}: {row['verdict']}"
+            return f"{best} is the best"
+        if row["verdict"] == "better":
+            return f"{best} is the best: better than its runner-up, {self._name(rivals[1])}"
+        return f"{best} leads, but over its runner-up, {self._name(rivals[1])}: {row['verdict']}"
+
+    def _name(self, one: Explored) -> str:
+        return settings_label({path: one.trial.settings[path] for path in self.search.space})
 
     def figure(self, one: Explored) -> dict[str, Any]:
         """The mean of a confirmed trial with its interval, by its confirming runs alone."""

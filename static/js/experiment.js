@@ -52,6 +52,7 @@ function onMessage(message) {
   }
   page.querySelector("#experiment-state").className = `tag ${message.experiment.state}`;
   page.querySelector("#experiment-state").textContent = message.experiment.state;
+  if (!["active", "paused"].includes(message.experiment.state)) page.querySelector("#plans")?.remove();
   // Runs of a cancelled experiment may still be ending: the server says when all is told.
   return true;
 }

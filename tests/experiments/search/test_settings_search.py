@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -111,6 +112,21 @@ def test_a_lucky_run_is_found_out_when_it_is_confirmed() -> None:
 
     found = best_of(Laboratory(best_spec(space={SEQS: [4, 8, 16]}), system))
     assert [one.trial.settings[SEQS] for one in found.rivals] == [16, 8]
+
+
+@pytest.mark.parametrize(
+    ("apart", "said"),
+    [
+        (1.0, "max_num_seqs 16 is the best: better than its runner-up, max_num_seqs 8"),
+        (0.0, r"max_num_seqs \d+ leads, but over its runner-up, max_num_seqs \d+: no difference shown"),
+    ],
+)
+def test_what_leads_is_called_the_best_only_where_that_is_shown(apart: float, said: str) -> None:
+    def system(asked: Settings, chance: random.Random) -> Answer:
+        return Answer({"goodput": 10 + apart * float(asked[SEQS] or 1) + 0.1 * chance.gauss(0, 1)})
+
+    found = best_of(Laboratory(best_spec(space={SEQS: [4, 8, 16]}), system))
+    assert re.fullmatch(said, found.said)
 
 
 def test_less_is_better_where_the_figure_says_so() -> None:
