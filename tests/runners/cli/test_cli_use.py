@@ -67,7 +67,7 @@ def test_bash_completes_commands_and_options(terminal: Terminal) -> None:
     assert "complete -o default -F" in Terminal(terminal.home, script).process().out
     asked = {"_INFERENCE_LAB_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
     offered = Terminal(terminal.home, asked | {"COMP_WORDS": "inference-lab re"}).process().out.split()
-    assert offered == ["resume", "restore"]
+    assert offered == ["replay", "resume", "restore"]
     options = {"COMP_WORDS": "inference-lab submit --w", "COMP_CWORD": "2"}
     assert Terminal(terminal.home, asked | options).process().out.split() == ["--wait", "--watch"]
 
