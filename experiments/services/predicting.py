@@ -96,9 +96,7 @@ def predict_run(run: Run) -> bool:
     """Predicts one run and keeps the answer. False where it had one by then. Raises NoTime."""
     try:
         if run.spec["engine"].get("kind", BUILTIN) != BUILTIN:
-            prediction = {
-                "why_not": "it was not run by the built-in engine, which the cost model is of"
-            }
+            prediction = {"why_not": "it was not run by the built-in engine, which the cost model is of"}
         else:
             prediction = with_bands(_ask(request_of(run)), run)
     except (AttributeError, KeyError, TypeError, ValueError) as error:  # of another version, or of a faulty node
