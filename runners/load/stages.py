@@ -40,10 +40,11 @@ class Piece:
         return self.first + (self.last - self.first) * (t_s - self.start_s) / self.lasts_s
 
     def reaches(self, level: float) -> float | None:
-        """When the level is at least so high for the first time; None where it never is."""
+        """When the level is at least so high for the first time; None where it never is. What it comes to at its very
+        end is for the next piece to hold."""
         if self.first >= level:
             return self.start_s
-        if self.last < level:
+        if self.last <= level:
             return None
         return self.start_s + self.lasts_s * (level - self.first) / (self.last - self.first)
 

@@ -71,6 +71,14 @@ def test_users_come_with_a_rising_level_and_go_with_a_falling_one() -> None:
     assert made.next_start_s(0, 40.0) is None
 
 
+def test_a_peak_that_is_left_as_it_is_reached_lets_nobody_begin() -> None:
+    made = users((10, 7, "linear"), (10, 0, "step"))
+    assert made.next_start_s(6, 0.0) is None
+    assert made.next_start_s(5, 0.0) == pytest.approx(60 / 7)
+    assert users((10, 7, "linear"), (10, 7, "step")).next_start_s(6, 0.0) == 10.0
+    assert users((10, 7, "linear")).next_start_s(6, 0.0) is None
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
