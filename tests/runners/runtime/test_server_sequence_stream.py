@@ -30,16 +30,16 @@ def test_what_a_client_has_not_taken_is_merged() -> None:
     stream = new_stream()
     for token in range(4):
         stream.push(token)
-    assert stream.take() == Delta("abé", 4)
+    assert stream.take() == Delta("abé", 4, token_ids=(0, 1, 2, 3))
     assert stream.take() is None
 
 
 def test_a_token_whose_text_is_held_back_is_told_all_the_same() -> None:
     stream = new_stream()
     stream.push(2)
-    assert stream.take() == Delta("", 1)
+    assert stream.take() == Delta("", 1, token_ids=(2,))
     stream.push(3)
-    assert stream.take() == Delta("é", 1)
+    assert stream.take() == Delta("é", 1, token_ids=(3,))
 
 
 def test_logprobs_come_with_the_tokens_they_belong_to() -> None:
@@ -47,16 +47,16 @@ def test_logprobs_come_with_the_tokens_they_belong_to() -> None:
     first, second = (TokenLogprobs(TokenLogprob(token, -0.5, 1)) for token in (0, 1))
     stream.push(0, first)
     stream.push(1, second)
-    assert stream.take() == Delta("ab", 2, None, (first, second))
+    assert stream.take() == Delta("ab", 2, None, (first, second), token_ids=(0, 1))
     stream.push(4)
-    assert stream.take() == Delta("c", 1)
+    assert stream.take() == Delta("c", 1, token_ids=(4,))
 
 
 def test_the_last_delta_comes_once_with_the_reason() -> None:
     stream = new_stream()
     stream.push(0)
     stream.finish("length", None)
-    assert stream.take() == Delta("a", 1, "length")
+    assert stream.take() == Delta("a", 1, "length", token_ids=(0,))
     assert stream.take() is None
 
 
@@ -65,7 +65,7 @@ def test_tokens_after_a_stop_string_are_dropped_until_the_engine_lets_go() -> No
     for token in (0, 1, 4, 5):
         stream.push(token)
     assert stream.stopping
-    assert stream.take() == Delta("a", 2)
+    assert stream.take() == Delta("a", 2, token_ids=(0, 1))
     stream.finish("length", None)
     assert not stream.stopping
     assert stream.take() == Delta("", 0, "stop")
@@ -84,7 +84,7 @@ def test_a_stop_token_is_named_and_its_text_left_out_unless_it_is_wanted(hidden:
     stream.push(0)
     stream.push(1)
     stream.finish("stop", None)
-    assert stream.take() == Delta(text, 2, "stop")
+    assert stream.take() == Delta(text, 2, "stop", token_ids=(0, 1))
     assert stream.stop_reason == 1
 
 
@@ -93,7 +93,7 @@ def test_the_models_own_end_is_no_reason_to_name() -> None:
     stream.push(0)
     stream.push(4)
     stream.finish("stop", None)
-    assert stream.take() == Delta("a", 2, "stop")
+    assert stream.take() == Delta("a", 2, "stop", token_ids=(0, 4))
     assert stream.stop_reason is None
 
 
@@ -102,7 +102,7 @@ def test_a_stop_token_that_did_not_end_the_sequence_is_text() -> None:
     for token in (1, 0, 1):
         stream.push(token)
     stream.finish("length", None)
-    assert stream.take() == Delta("bab", 3, "length")
+    assert stream.take() == Delta("bab", 3, "length", token_ids=(1, 0, 1))
     assert stream.stop_reason is None
 
 
@@ -118,9 +118,9 @@ def test_logprobs_come_with_their_tokens() -> None:
     entry = TokenLogprobs(TokenLogprob(0, -1.0, 1))
     stream = new_stream()
     stream.push(0, entry)
-    assert stream.take() == Delta("a", 1, logprobs=(entry,))
+    assert stream.take() == Delta("a", 1, logprobs=(entry,), token_ids=(0,))
     stream.push(1)
-    assert stream.take() == Delta("b", 1)
+    assert stream.take() == Delta("b", 1, token_ids=(1,))
 
 
 @given(st.lists(st.booleans(), min_size=6, max_size=6), st.sampled_from([(), ("b",), ("éc",), ("dx",)]))
@@ -146,7 +146,7 @@ async def test_an_error_ends_the_reading_and_nothing_follows() -> None:
         async for _, delta in deltas([stream], wake):
             seen.append(delta)
             stream.fail(unavailable("gone", "engine_unavailable"))
-    assert seen == [Delta("a", 1)]
+    assert seen == [Delta("a", 1, token_ids=(0,))]
 
 
 async def test_sequences_of_one_request_are_read_as_they_come() -> None:
