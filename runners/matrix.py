@@ -14,6 +14,7 @@ from typing import Any
 from runners.designs import TrialPlan, count_trials, matches, plan_trials, same
 from runners.document import FieldError, SpecError, document_errors, validate_document
 from runners.document_errors import Found, merge_errors
+from runners.dotted import read
 from runners.search_probes import probes, search_faults, starts_of, where_searched
 from runners.spec import ExperimentSpec, LadderDesign, Setting
 
@@ -206,10 +207,8 @@ def _told_apart(spec: ExperimentSpec, trial: TrialPlan, cell: ExperimentSpec) ->
 
 
 def _scalar_at(document: Mapping[str, Any], path: str) -> Setting:
-    here: Any = document
-    for part in path.split("."):
-        here = here.get(part) if isinstance(here, Mapping) else None
-    return here if isinstance(here, str | int | float | bool) else None
+    found = read(document, path)
+    return found if isinstance(found, str | int | float | bool) else None
 
 
 def field_that_sets(path: str, spec: ExperimentSpec) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from runners.document_errors import FieldError
+from runners.dotted import MISSING, read
 from runners.spec import ExperimentSpec, LoadSearch, ParetoSearch, Range, Setting, SettingsSearch
 from runners.spec.search import CONCURRENCY
 
@@ -61,19 +62,10 @@ def probes(spec: ExperimentSpec, document: Mapping[str, Any]) -> Iterator[dict[s
     """Settings that each change one thing, on top of the first; what the document leaves to the search has a value in
     all of them."""
     space = space_of(spec)
-    missing = {path: start for path, start in starts_of(document).items() if not _has(document, path)}
+    missing = {path: start for path, start in starts_of(document).items() if read(document, path, MISSING) is MISSING}
     for path, values in space.items():
         for value in values.ends if isinstance(values, Range) else values:
             yield missing | {path: value}
-
-
-def _has(document: Mapping[str, Any], path: str) -> bool:
-    here: Any = document
-    for part in path.split("."):
-        if not isinstance(here, Mapping) or part not in here:
-            return False
-        here = here[part]
-    return True
 
 
 def search_faults(

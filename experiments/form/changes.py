@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from experiments.form.designs import add_step, remove_step, set_design, set_label, set_values
-from experiments.form.kinds import COMPARED, KINDS, OPTIONAL, SHAPE, axes_of, kind_of, read, starts_of, usual
+from experiments.form.kinds import COMPARED, KINDS, OPTIONAL, SHAPE, axes_of, kind_of, starts_of, usual
 from experiments.form.planning import set_planned, set_planning
 from experiments.form.rewrite import REMOVED, Change, apply
 from experiments.form.scalars import scalar
 from experiments.form.settings import Setting, default_kind, setting
 from runners import shapes
 from runners.document import SpecError, document_errors
+from runners.dotted import read
 
 EACH = "each request"
 TYPED = "a shape of one’s own"

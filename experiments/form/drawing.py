@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.form.changes import ENDS
-from experiments.form.kinds import KINDS, axes_of, is_used, kind_of, read
+from experiments.form.kinds import KINDS, axes_of, is_used, kind_of
 from experiments.form.parts import Axis, Field, Group, Option
 from experiments.form.settings import Setting, setting
 from runners.display import setting_value
 from runners.document import FieldError
+from runners.dotted import read
 
 LABELS = {
     "tokens": "Tokens",

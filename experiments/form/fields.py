@@ -12,13 +12,14 @@ from experiments.form.changes import ARRIVALS, COUNTS, EACH, ENDS, LENGTHS, PAUS
 from experiments.form.drawing import LABELS, Drawing
 from experiments.form.drawn_design import draw_design
 from experiments.form.drawn_planning import draw_planning
-from experiments.form.kinds import read, workloads_in_use
+from experiments.form.kinds import workloads_in_use
 from experiments.form.offer import Offer
 from experiments.form.parts import Axis, Field, Form, Group, Option
 from experiments.form.settings import axis_settings, leaves
 from experiments.form.systems import engine_groups, placement_groups, shape_groups
 from runners.display import setting_value
 from runners.document import FieldError
+from runners.dotted import read
 
 __all__ = ["Axis", "Field", "Form", "Group", "Option", "draw_form"]
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runners import shapes
+from runners.dotted import read
 from runners.shapes import UnknownShape
 
 Document = Mapping[str, Any]
@@ -53,15 +54,6 @@ SESSIONS = ("conversation", "agent")
 """Kinds of workload that have keys of their own, each in a mapping of its name."""
 SHAPE = {"layers": 32, "hidden_size": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336}
 ANY_CHIP = "h100-sxm"
-
-
-def read(document: Any, path: str) -> Any:
-    """The value at a dotted path; None where there is none."""
-    for key in path.split("."):
-        if not isinstance(document, Mapping) or key not in document:
-            return None
-        document = document[key]
-    return document
 
 
 def axes_of(document: Document) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.form.kinds import axes_of, read
+from experiments.form.kinds import axes_of
 from experiments.form.rewrite import REMOVED, Change
 from experiments.form.scalars import scalar
+from runners.dotted import read
 from runners.spec.search import CONCURRENCY, REQUEST_RATE
 
 UNTIL, LOAD, BEST, FRONT = "until", "maximize", "optimize", "pareto"

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from experiments.form.drawing import Drawing, typed
-from experiments.form.kinds import NONE, keys_in_use, kinds_in_use, read, usual
+from experiments.form.kinds import NONE, keys_in_use, kinds_in_use, usual
 from experiments.form.offer import Offer
 from experiments.form.parts import Field, Group
 from experiments.form.settings import leaves
+from runners.dotted import read
 from runners.spec import ShapeSpec
 from runners.spec.placement import ROLES
 

@@ -18,6 +18,7 @@ from runners.chips.parts import Efficiency, Format, Interconnect, Memory, Owners
 from runners.chips.plausible import find_implausible
 from runners.chips.sources import FigureSource, Remark
 from runners.chips.speculation import Speculation
+from runners.dotted import read
 
 LEAST_TFLOPS = 1.0
 """Of a chip that is no CPU: a lower figure is most likely one in PFLOP/s."""
@@ -139,9 +140,7 @@ class ChipRecord(Record):
 
     def figure(self, path: str) -> float | None:
         """The figure at a dotted path, null where the record states none."""
-        value: Any = self.model_dump(mode="json", include={path.partition(".")[0]})
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, Mapping) else None
+        value = read(self.model_dump(mode="json", include={path.partition(".")[0]}), path)
         return value if isinstance(value, int | float) else None
 
     def source_of(self, path: str) -> FigureSource | None:

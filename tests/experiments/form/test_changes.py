@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from experiments.form.changes import TYPED, changes_for
-from experiments.form.kinds import read
 from experiments.form.rewrite import apply, rewrite
 from runners.document import parse_text
+from runners.dotted import read
 from runners.matrix import plan_experiment
 
 DOCUMENT: dict[str, Any] = {
