@@ -87,7 +87,10 @@ def _same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
 
 
 def _as_json(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    """Readable characters stand as they are. Others are escaped, as YAML takes some for line breaks and refuses more;
+    but not those past 16 bits, whose two escapes in JSON would be two characters to YAML."""
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return "".join(one if one.isprintable() or one == "\n" or one > "\uffff" else json.dumps(one)[1:-1] for one in text)
 
 
 def apply(document: dict[str, Any], change: Change) -> None:

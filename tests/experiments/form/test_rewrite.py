@@ -83,6 +83,12 @@ def test_words_that_look_like_other_types_stay_words(word):
     assert parse_text(write({"name": word})) == {"name": word}
 
 
+@pytest.mark.parametrize("odd", ["\x85", "a\u2028b", "\u2029", "\U00010d3a", "\x7f", "\ufeff"])
+def test_characters_that_yaml_takes_for_line_breaks_or_refuses_come_back(odd):
+    changed = rewrite(TEXT, [Change(("a",), {odd: odd})])
+    assert parse_text(changed)["a"] == {odd: odd}
+
+
 paths = st.lists(st.sampled_from(["a", "b", "engine.weights", "workload"]), min_size=1, max_size=3).map(tuple)
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(-4, 4), st.text(max_size=6))
 values = st.one_of(scalars, st.lists(scalars, max_size=3), st.dictionaries(st.text(max_size=3), scalars, max_size=2))
