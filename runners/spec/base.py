@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -29,6 +30,14 @@ Text = Annotated[str, Field(max_length=2000), AfterValidator(_readable_text)]
 SLOWEST_BYTES_PER_S = 1e6
 """Of a link or a tier: 1 MB/s, below which a figure is a slip of its unit."""
 Setting = str | int | float | bool | None
+
+
+def values_differ(axes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of mappings of paths to the values to try; what an axis has in place of a list of values is passed over."""
+    for path, values in axes.items():
+        if isinstance(values, tuple) and len({repr(value) for value in values}) != len(values):
+            raise PydanticCustomError("repeated_value", "{path} lists a value twice", {"path": path, "field": path})
+    return axes
 
 
 class Document(BaseModel):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from runners.spec.base import Document, Name, Setting, Slug, Tag, Text
+from runners.spec.base import Document, Name, Setting, Slug, Tag, Text, values_differ
 from runners.spec.design import DesignSpec
 from runners.spec.engine import EngineSpec
 from runners.spec.placement import PlacementSpec
@@ -71,9 +71,9 @@ class ExperimentSpec(Document):
     slo: SloSpec = SloSpec()
     quality: QualitySpec | None = None
     cost: CostSpec = CostSpec()
-    matrix: dict[str, Annotated[tuple[Setting, ...], Field(min_length=1, max_length=100)]] = Field(
-        default_factory=dict, max_length=10
-    )
+    matrix: Annotated[
+        dict[str, Annotated[tuple[Setting, ...], Field(min_length=1, max_length=100)]], AfterValidator(values_differ)
+    ] = Field(default_factory=dict, max_length=10)
     exclude: tuple[dict[str, Setting], ...] = Field(default=(), max_length=200)
     design: DesignSpec = "factorial"
     search: SearchSpec | None = None
@@ -83,14 +83,6 @@ class ExperimentSpec(Document):
     seed: int = Field(default=0, ge=0, lt=2**63)
     budget: BudgetSpec = BudgetSpec()
     retries: int = Field(default=1, ge=0, le=10)
-
-    @field_validator("matrix")
-    @classmethod
-    def values_differ(cls, matrix: dict[str, tuple[Setting, ...]]) -> dict[str, tuple[Setting, ...]]:
-        for path, values in matrix.items():
-            if len({repr(value) for value in values}) != len(values):
-                raise PydanticCustomError("repeated_value", "{path} lists a value twice", {"path": path, "field": path})
-        return matrix
 
     @property
     def first_repeats(self) -> int:

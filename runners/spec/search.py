@@ -7,13 +7,12 @@ Whether a figure of that name exists is for the control plane to say, as is whic
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from runners.spec.base import Document, Setting
+from runners.spec.base import Document, Setting, values_differ
 
 MAX_SPACE = 12
 MAX_SEARCHED = 400
@@ -127,13 +126,7 @@ class Range(Document):
 
 
 Choices = Annotated[tuple[Setting, ...], Field(min_length=1, max_length=100)]
-Space = Annotated[dict[str, Range | Choices], Field(min_length=1, max_length=MAX_SPACE)]
-
-
-def _refuse_repeated(space: Mapping[str, Range | tuple[Setting, ...]]) -> None:
-    for path, values in space.items():
-        if isinstance(values, tuple) and len({repr(value) for value in values}) != len(values):
-            raise PydanticCustomError("repeated_value", "{path} lists a value twice", {"path": path, "field": path})
+Space = Annotated[dict[str, Range | Choices], Field(min_length=1, max_length=MAX_SPACE), AfterValidator(values_differ)]
 
 
 class SettingsSearch(Document):
@@ -149,12 +142,6 @@ class SettingsSearch(Document):
     repeats: int = Field(default=1, ge=1, le=20)
     confirm: int = Field(default=3, ge=2, le=20)
 
-    @field_validator("space")
-    @classmethod
-    def values_differ(cls, space: dict[str, Range | Choices]) -> dict[str, Range | Choices]:
-        _refuse_repeated(space)
-        return space
-
 
 class ParetoSpec(Document):
     """Two figures that pull against each other, and the settings to try for their front."""
@@ -163,12 +150,6 @@ class ParetoSpec(Document):
     space: Space
     trials: int = Field(default=30, ge=2, le=MAX_SEARCHED)
     repeats: int = Field(default=1, ge=1, le=20)
-
-    @field_validator("space")
-    @classmethod
-    def values_differ(cls, space: dict[str, Range | Choices]) -> dict[str, Range | Choices]:
-        _refuse_repeated(space)
-        return space
 
     @model_validator(mode="after")
     def metrics_differ(self) -> Self:
