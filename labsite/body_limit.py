@@ -11,6 +11,10 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
+from django.conf import settings
+
+from experiments.importing.upload import MAX_BYTES as MOST_IMPORTED
+from experiments.services.traces import MAX_UPLOAD_BYTES as MOST_OF_A_TRACE
 from labsite.error_body import ErrorBody
 
 Scope = MutableMapping[str, Any]
@@ -20,16 +24,17 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[..., Awaitable[None]]
 """Of a scope, a receive and a send; libraries type these unlike each other."""
 
-MIB = 1 << 20
-MOST_BYTES = 3 * MIB
-"""More than Django takes into memory (DATA_UPLOAD_MAX_MEMORY_SIZE), so that its own refusals hold."""
-# A little above what each takes at most, as a form has its own words around the file.
+AROUND_BYTES = 1 << 20
+"""What may stand around a file: a form's other fields."""
+MOST_BYTES = settings.DATA_UPLOAD_MAX_MEMORY_SIZE + AROUND_BYTES
+"""More than Django takes into memory, so that its own refusals hold."""
 UPLOADS: Mapping[str, int] = {
-    "/api/v1/imports": 2049 * MIB,
-    "/experiments/import": 2049 * MIB,
-    "/api/v1/traces": 513 * MIB,
-    "/traces/add": 513 * MIB,
+    "/api/v1/imports": MOST_IMPORTED + AROUND_BYTES,
+    "/experiments/import": MOST_IMPORTED + AROUND_BYTES,
+    "/api/v1/traces": MOST_OF_A_TRACE + AROUND_BYTES,
+    "/traces/add": MOST_OF_A_TRACE + AROUND_BYTES,
 }
+COOKIE = f"{settings.SESSION_COOKIE_NAME}=".encode()
 
 
 class BodyLimit:
@@ -53,7 +58,7 @@ class BodyLimit:
         await self._counted(scope, receive, send, limit)
 
     def _limit(self, path: str, headers: Mapping[bytes, bytes]) -> int:
-        known = b"authorization" in headers or b"sessionid=" in headers.get(b"cookie", b"")
+        known = b"authorization" in headers or COOKIE in headers.get(b"cookie", b"")
         return self._uploads.get(path, self._most) if known else self._most
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
