@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from experiments.analysis.compare import COMPARED, TrialResult, difference_row, noise_floors, verdict_of
+from experiments.analysis.compare import COMPARED, difference_row, noise_floors, verdict_of
 from experiments.analysis.intervals import mean_interval
 from experiments.analysis.model_error import model_interval
 from experiments.search.explore import Explored, Exploring, explored
@@ -99,7 +99,7 @@ class BestCourse:
 
     def figure(self, one: Explored) -> dict[str, Any]:
         """The mean of a confirmed trial with its interval, by its confirming runs alone."""
-        trial = self._result(one.trial)
+        trial = one.trial.result(self._later(one.trial))
         values = trial.values(self.metric)
         if trial.modelled:
             interval = model_interval(self.metric, sum(values) / len(values), len(values), trial.model_errors)
@@ -116,16 +116,11 @@ class BestCourse:
             "modelled": trial.modelled,
         }
 
-    def _result(self, trial: TrialSeen) -> TrialResult:
-        """The trial by its confirming runs alone."""
-        runs = tuple(run.result for run in self._later(trial) if run.result is not None)
-        return TrialResult(trial.id, 0, trial.settings, runs)
-
     def _difference(self, rivals: list[Explored]) -> Mapping[str, Any] | None:
         """What the best gains over its runner-up, with interval, noise floor and verdict."""
         if len(rivals) < 2:
             return None
-        best, other = (self._result(one.trial) for one in rivals)
+        best, other = (one.trial.result(self._later(one.trial)) for one in rivals)
         row = difference_row(other, best, self.metric, noise_floors([best, other], [self.metric]))
         return None if row is None else {**row, "verdict": verdict_of(row)}
 

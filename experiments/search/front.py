@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from experiments.analysis.compare import TrialResult
 from experiments.analysis.pareto import pareto_front
 from experiments.search.explore import Exploring
 from experiments.search.seen import Settings, Step
@@ -27,11 +26,7 @@ class FrontCourse:
     @cached_property
     def front(self) -> list[int]:
         """Ids of its trials, in order of the first figure."""
-        holding = [
-            TrialResult(one.trial.id, 0, one.trial.settings, tuple(run.result for run in one.trial.runs if run.result))
-            for one in self.exploring.found
-            if one.holds
-        ]
+        holding = [one.trial.result() for one in self.exploring.found if one.holds]
         return pareto_front(holding, *self.search.pareto.metrics)
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from experiments.analysis.compare import RunResult
+from experiments.analysis.compare import RunResult, TrialResult
 from runners.spec import Setting
 
 Settings = Mapping[str, Setting]
@@ -45,6 +45,12 @@ class TrialSeen:
     @property
     def is_open(self) -> bool:
         return any(run.is_open for run in self.runs)
+
+    def result(self, runs: Sequence[RunSeen] | None = None) -> TrialResult:
+        """As comparisons take it, by all its runs that are summed up, or by some of them."""
+        counted = self.runs if runs is None else runs
+        found = tuple(run.result for run in counted if run.result is not None)
+        return TrialResult(self.id, 0, self.settings, found)
 
 
 @dataclass(frozen=True)
