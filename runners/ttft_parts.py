@@ -16,11 +16,11 @@ from math import fsum
 from typing import Any
 
 from runners.events import RequestRecord
+from runners.validity import THRESHOLDS
 
 PARTS = ("client_wait", "network", "queue", "prefill", "first_sample")
-SKEW_S = 0.005
-"""Seconds by which a part may be negative before the two ends' clocks are taken for different ones: as the validity
-code `clock_skew` allows."""
+SKEW_S = THRESHOLDS["clock_skew"]
+"""Seconds by which a part may be negative before the two ends' clocks are taken for different ones."""
 
 
 @dataclass(frozen=True)
