@@ -17,9 +17,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from experiments.errors import ExperimentError
-from experiments.models import DeliveryState, RegisteredModel, Webhook, WebhookDelivery
+from experiments.models import RegisteredModel
 from experiments.services.registering import register_model, retire_model
 from experiments.services.webhooks import change_webhook, delete_webhook, try_webhook
+from experiments.webhook_models import DeliveryState, Webhook, WebhookDelivery
 from labsite.accounts.admin_bases import LongList, ReadOnly
 from labsite.accounts.models import Role, User
 from labsite.accounts.permissions import AccessDenied, has_role_anywhere, projects_of

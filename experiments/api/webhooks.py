@@ -14,10 +14,10 @@ from experiments import selectors, services
 from experiments.api.auth import person
 from experiments.api.paging import PageQuery, read_page
 from experiments.api.schemas import CLONE_ERRORS, CONTROL_ERRORS, PageOut, StrictBody
-from experiments.models import DeliveryState, Webhook, WebhookDelivery
 from experiments.services.webhook_events import EVENTS
 from experiments.services.webhook_sending import delivery_id
 from experiments.services.webhooks import URL_LENGTH
+from experiments.webhook_models import DeliveryState, Webhook, WebhookDelivery
 from labsite.accounts.models import Role, User
 from labsite.accounts.permissions import projects_of, require
 from labsite.error_body import ErrorBody

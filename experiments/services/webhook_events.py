@@ -19,7 +19,8 @@ from django.conf import settings
 from django.db.models import Count
 from django.utils import timezone
 
-from experiments.models import Experiment, ExperimentState, Run, Webhook, WebhookDelivery
+from experiments.models import Experiment, ExperimentState, Run
+from experiments.webhook_models import Webhook, WebhookDelivery
 from hardware.models import Node
 
 Event = Literal["experiment.done", "experiment.cancelled", "run.failed", "run.invalid", "node.lost"]

@@ -26,8 +26,8 @@ from django.db import connections, transaction
 from django.db.models import F, Min, Q
 from django.utils import timezone
 
-from experiments.models import DeliveryState, Webhook, WebhookDelivery
 from experiments.outbound import BadAddress, NotSent, post
+from experiments.webhook_models import DeliveryState, Webhook, WebhookDelivery
 from labsite.accounts.audit import record
 
 log = logging.getLogger(__name__)

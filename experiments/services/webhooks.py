@@ -10,10 +10,10 @@ from django.conf import settings
 from django.db import transaction
 
 from experiments.errors import BadParameter, WrongState
-from experiments.models import Webhook, WebhookDelivery
 from experiments.outbound import BadAddress, check_address
 from experiments.services.webhook_events import EVENTS, tell_test
 from experiments.services.webhook_sending import SECRET_PREFIX
+from experiments.webhook_models import Webhook, WebhookDelivery
 from labsite.accounts.audit import record
 from labsite.accounts.models import Project, Role, User
 from labsite.accounts.permissions import require

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from api_client import Caller, assert_people_only, member, refused
 
-from experiments.models import Webhook, WebhookDelivery
 from experiments.services.webhook_events import EVENTS
 from experiments.services.webhooks import MOST_WEBHOOKS
+from experiments.webhook_models import Webhook, WebhookDelivery
 from labsite.accounts.models import AuditEntry, Project, Role
 
 pytestmark = pytest.mark.django_db

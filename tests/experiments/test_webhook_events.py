@@ -6,10 +6,11 @@ import pytest
 from control_plane import live_attempt, ready_node, store_report, submit, team
 from django.db import transaction
 
-from experiments.models import Run, Webhook, WebhookDelivery
+from experiments.models import Run
 from experiments.services import finish_attempt, lose_attempt, place_runs, reap, stop_experiment
 from experiments.services.follow_up import keep_results, settle_experiment
 from experiments.services.webhook_events import EVENTS, tell_test
+from experiments.webhook_models import Webhook, WebhookDelivery
 from labsite.accounts.models import Project
 
 pytestmark = pytest.mark.django_db

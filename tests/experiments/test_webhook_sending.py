@@ -17,7 +17,6 @@ from django.utils import timezone
 from node_events import until
 from receiver import Receiver, receiver
 
-from experiments.models import Webhook, WebhookDelivery
 from experiments.services import webhook_sending
 from experiments.services.webhook_events import tell_test
 from experiments.services.webhook_sending import (
@@ -29,6 +28,7 @@ from experiments.services.webhook_sending import (
     send_due,
     start_sending,
 )
+from experiments.webhook_models import Webhook, WebhookDelivery
 from labsite.accounts.models import AuditEntry
 
 pytestmark = pytest.mark.django_db

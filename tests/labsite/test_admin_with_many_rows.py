@@ -13,7 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from experiments.models import RegisteredModel, Webhook, WebhookDelivery
+from experiments.models import RegisteredModel
+from experiments.webhook_models import Webhook, WebhookDelivery
 from hardware.models import Chip, Node
 from labsite.accounts.models import ApiToken, AuditEntry, Membership, Project, Role, User
 from runners.models import REGISTRY
