@@ -128,6 +128,8 @@ def test_its_pages_show_it_as_imported_and_what_differs(importer: Importer, call
         assert "imported" in page, address
         assert "<script>alert" not in page and "<b>x</b>" not in page
     assert "tpot" in browser.get(f"/runs/{run.pk}/").content.decode().lower()
+    # it took no time of this lab's
+    assert ", took" not in browser.get(f"/experiments/{experiment.pk}/").content.decode()
 
 
 def test_what_is_no_result_file_is_refused_with_its_place_and_leaves_nothing(importer: Importer) -> None:
